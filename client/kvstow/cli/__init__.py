@@ -1,0 +1,1 @@
+"""The command-line client `kvstow`: shows and steers a running daemon."""

@@ -1,0 +1,1 @@
+"""The client an engine imports: gRPC and protobuf only, never server code."""

@@ -1,0 +1,1 @@
+"""Adapters to the connector interfaces of inference engines."""

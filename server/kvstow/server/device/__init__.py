@@ -1,0 +1,1 @@
+"""What moves bytes: one protocol (`base`) and its implementations."""
