@@ -1,0 +1,28 @@
+FROM python:3.11-slim AS builder
+
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /source
+COPY . .
+RUN pip wheel --no-cache-dir --wheel-dir /wheels '.[server,cli]'
+
+
+FROM python:3.11-slim
+
+ARG VERSION=0.1.0
+ARG REVISION
+LABEL org.opencontainers.image.title="kvstow" \
+      org.opencontainers.image.description="Keeps KV-cache blocks in pinned host memory for inference engines" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+
+RUN --mount=type=bind,from=builder,source=/wheels,target=/wheels \
+    pip install --no-cache-dir --no-index --find-links /wheels 'kvstow[server,cli]'
+
+# Engines open the daemon's socket, so they run under this user or group id, too.
+RUN groupadd --gid 10001 kvstow && useradd --uid 10001 --gid kvstow --no-create-home kvstow
+USER kvstow
+
+ENTRYPOINT ["kvstowd"]
