@@ -21,7 +21,7 @@ LABEL org.opencontainers.image.title="kvstow" \
 RUN --mount=type=bind,from=builder,source=/wheels,target=/wheels \
     pip install --no-cache-dir --no-index --find-links /wheels 'kvstow[server,cli]'
 
-# Engines open the daemon's socket, so they run under this user or group id, too.
+# The daemon's socket is for one user: engines run under this user id too.
 RUN groupadd --gid 10001 kvstow && useradd --uid 10001 --gid kvstow --no-create-home kvstow
 USER kvstow
 
