@@ -1,0 +1,236 @@
+from kvstow.v1 import identity_pb2 as _identity_pb2
+from kvstow.v1 import transfer_pb2 as _transfer_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ListSpacesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSpacesResponse(_message.Message):
+    __slots__ = ("spaces",)
+    SPACES_FIELD_NUMBER: _ClassVar[int]
+    spaces: _containers.RepeatedCompositeFieldContainer[Space]
+    def __init__(self, spaces: _Optional[_Iterable[_Union[Space, _Mapping]]] = ...) -> None: ...
+
+class Space(_message.Message):
+    __slots__ = ("space_id", "identity", "generation", "session_count", "ready_count", "writing_count", "held_count", "used_bytes")
+    SPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    READY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WRITING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HELD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    space_id: int
+    identity: _identity_pb2.Identity
+    generation: int
+    session_count: int
+    ready_count: int
+    writing_count: int
+    held_count: int
+    used_bytes: int
+    def __init__(self, space_id: _Optional[int] = ..., identity: _Optional[_Union[_identity_pb2.Identity, _Mapping]] = ..., generation: _Optional[int] = ..., session_count: _Optional[int] = ..., ready_count: _Optional[int] = ..., writing_count: _Optional[int] = ..., held_count: _Optional[int] = ..., used_bytes: _Optional[int] = ...) -> None: ...
+
+class ListSessionsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSessionsResponse(_message.Message):
+    __slots__ = ("sessions",)
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    sessions: _containers.RepeatedCompositeFieldContainer[Session]
+    def __init__(self, sessions: _Optional[_Iterable[_Union[Session, _Mapping]]] = ...) -> None: ...
+
+class Session(_message.Message):
+    __slots__ = ("session_id", "name", "space_id", "age_s", "streaming", "attached_ranks", "world_size", "transfer_count", "lease_count", "unacknowledged_count")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    STREAMING_FIELD_NUMBER: _ClassVar[int]
+    ATTACHED_RANKS_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LEASE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    UNACKNOWLEDGED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    session_id: int
+    name: str
+    space_id: int
+    age_s: float
+    streaming: bool
+    attached_ranks: _containers.RepeatedScalarFieldContainer[int]
+    world_size: int
+    transfer_count: int
+    lease_count: int
+    unacknowledged_count: int
+    def __init__(self, session_id: _Optional[int] = ..., name: _Optional[str] = ..., space_id: _Optional[int] = ..., age_s: _Optional[float] = ..., streaming: bool = ..., attached_ranks: _Optional[_Iterable[int]] = ..., world_size: _Optional[int] = ..., transfer_count: _Optional[int] = ..., lease_count: _Optional[int] = ..., unacknowledged_count: _Optional[int] = ...) -> None: ...
+
+class ListTransfersRequest(_message.Message):
+    __slots__ = ("limit",)
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    def __init__(self, limit: _Optional[int] = ...) -> None: ...
+
+class ListTransfersResponse(_message.Message):
+    __slots__ = ("transfers", "total_count")
+    TRANSFERS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    transfers: _containers.RepeatedCompositeFieldContainer[Transfer]
+    total_count: int
+    def __init__(self, transfers: _Optional[_Iterable[_Union[Transfer, _Mapping]]] = ..., total_count: _Optional[int] = ...) -> None: ...
+
+class Transfer(_message.Message):
+    __slots__ = ("session_id", "transfer_id", "kind", "state", "abandoned", "overdue", "age_s", "block_count", "pending_ranks")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ABANDONED_FIELD_NUMBER: _ClassVar[int]
+    OVERDUE_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_RANKS_FIELD_NUMBER: _ClassVar[int]
+    session_id: int
+    transfer_id: int
+    kind: _transfer_pb2.TransferKind
+    state: _transfer_pb2.TransferState
+    abandoned: bool
+    overdue: bool
+    age_s: float
+    block_count: int
+    pending_ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session_id: _Optional[int] = ..., transfer_id: _Optional[int] = ..., kind: _Optional[_Union[_transfer_pb2.TransferKind, str]] = ..., state: _Optional[_Union[_transfer_pb2.TransferState, str]] = ..., abandoned: bool = ..., overdue: bool = ..., age_s: _Optional[float] = ..., block_count: _Optional[int] = ..., pending_ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ListLeasesRequest(_message.Message):
+    __slots__ = ("limit",)
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    limit: int
+    def __init__(self, limit: _Optional[int] = ...) -> None: ...
+
+class ListLeasesResponse(_message.Message):
+    __slots__ = ("leases", "total_count")
+    LEASES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    leases: _containers.RepeatedCompositeFieldContainer[Lease]
+    total_count: int
+    def __init__(self, leases: _Optional[_Iterable[_Union[Lease, _Mapping]]] = ..., total_count: _Optional[int] = ...) -> None: ...
+
+class Lease(_message.Message):
+    __slots__ = ("lease_id", "session_id", "request", "block_count", "remaining_s")
+    LEASE_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REMAINING_S_FIELD_NUMBER: _ClassVar[int]
+    lease_id: int
+    session_id: int
+    request: str
+    block_count: int
+    remaining_s: float
+    def __init__(self, lease_id: _Optional[int] = ..., session_id: _Optional[int] = ..., request: _Optional[str] = ..., block_count: _Optional[int] = ..., remaining_s: _Optional[float] = ...) -> None: ...
+
+class GetStatsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetStatsResponse(_message.Message):
+    __slots__ = ("pool_bytes", "extent_bytes", "free_extents", "slots")
+    POOL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    EXTENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    FREE_EXTENTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    pool_bytes: int
+    extent_bytes: int
+    free_extents: int
+    slots: _containers.RepeatedCompositeFieldContainer[SlotStats]
+    def __init__(self, pool_bytes: _Optional[int] = ..., extent_bytes: _Optional[int] = ..., free_extents: _Optional[int] = ..., slots: _Optional[_Iterable[_Union[SlotStats, _Mapping]]] = ...) -> None: ...
+
+class SlotStats(_message.Message):
+    __slots__ = ("slot_bytes", "extents", "free_count", "ready_count", "held_count", "writing_count", "quarantined_count")
+    SLOT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    EXTENTS_FIELD_NUMBER: _ClassVar[int]
+    FREE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    READY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HELD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    WRITING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    slot_bytes: int
+    extents: int
+    free_count: int
+    ready_count: int
+    held_count: int
+    writing_count: int
+    quarantined_count: int
+    def __init__(self, slot_bytes: _Optional[int] = ..., extents: _Optional[int] = ..., free_count: _Optional[int] = ..., ready_count: _Optional[int] = ..., held_count: _Optional[int] = ..., writing_count: _Optional[int] = ..., quarantined_count: _Optional[int] = ...) -> None: ...
+
+class ResetSpaceRequest(_message.Message):
+    __slots__ = ("space_id", "wait_s")
+    SPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    space_id: int
+    wait_s: float
+    def __init__(self, space_id: _Optional[int] = ..., wait_s: _Optional[float] = ...) -> None: ...
+
+class ResetSpaceResponse(_message.Message):
+    __slots__ = ("result",)
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    result: SpaceResetResult
+    def __init__(self, result: _Optional[_Union[SpaceResetResult, _Mapping]] = ...) -> None: ...
+
+class SpaceResetResult(_message.Message):
+    __slots__ = ("space_id", "generation", "dropped_count", "ended_count", "abandoned_stores", "abandoned_loads", "drained")
+    SPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ABANDONED_STORES_FIELD_NUMBER: _ClassVar[int]
+    ABANDONED_LOADS_FIELD_NUMBER: _ClassVar[int]
+    DRAINED_FIELD_NUMBER: _ClassVar[int]
+    space_id: int
+    generation: int
+    dropped_count: int
+    ended_count: int
+    abandoned_stores: int
+    abandoned_loads: int
+    drained: bool
+    def __init__(self, space_id: _Optional[int] = ..., generation: _Optional[int] = ..., dropped_count: _Optional[int] = ..., ended_count: _Optional[int] = ..., abandoned_stores: _Optional[int] = ..., abandoned_loads: _Optional[int] = ..., drained: bool = ...) -> None: ...
+
+class ResetAllRequest(_message.Message):
+    __slots__ = ("wait_s",)
+    WAIT_S_FIELD_NUMBER: _ClassVar[int]
+    wait_s: float
+    def __init__(self, wait_s: _Optional[float] = ...) -> None: ...
+
+class ResetAllResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[SpaceResetResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[SpaceResetResult, _Mapping]]] = ...) -> None: ...
+
+class DropSpaceRequest(_message.Message):
+    __slots__ = ("space_id",)
+    SPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    space_id: int
+    def __init__(self, space_id: _Optional[int] = ...) -> None: ...
+
+class DropSpaceResponse(_message.Message):
+    __slots__ = ("dropped_count",)
+    DROPPED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    dropped_count: int
+    def __init__(self, dropped_count: _Optional[int] = ...) -> None: ...
+
+class CheckLedgerRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CheckLedgerResponse(_message.Message):
+    __slots__ = ("ok",)
+    OK_FIELD_NUMBER: _ClassVar[int]
+    ok: bool
+    def __init__(self, ok: bool = ...) -> None: ...
