@@ -1,0 +1,271 @@
+"""Decides what happens to one request: what is reused, what is computed, what is kept for later.
+
+    1. The prompt's full blocks are named; those found here are shared, the others taken.
+    2. What is not here is looked up in the external cache, and loaded before anything is computed.
+    3. The rest of the prompt is computed; its new blocks are named and offered to the cache.
+    4. Tokens are decoded greedily; the blocks they fill are named and offered too.
+
+A block under a copy is held for that copy until the copy has ended, so it is never handed out
+while bytes may still move, not even when the request is over or the copy is given up.
+
+One thread only; the futures of the external cache may be completed by any.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from examples.engine.blocks import BlockAllocator, OutOfBlocks
+from examples.engine.external import ExternalCache
+from examples.engine.memory import KvMemory
+from examples.engine.model import Model
+from examples.engine.prefix import BLOCK_TOKENS, blocks_for, chain_hashes
+from examples.engine.weights import Weights
+
+
+class TooLong(Exception):
+    """Prompt and answer do not fit into the model's context."""
+
+    def __init__(self, token_count: int, context_tokens: int) -> None:
+        super().__init__(f"{token_count} tokens wanted, the model's context has {context_tokens}")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to generate.
+
+    Attributes:
+        prompt: Token ids, at least one.
+        max_new_tokens: Upper limit of the answer, at least one.
+        end_token: Ends the answer when generated, and is not part of it; None for no such token.
+        salt: Prompts with different salts share nothing.
+        reads_cache: False computes everything, but still keeps it for others.
+    """
+
+    prompt: Sequence[int]
+    max_new_tokens: int
+    end_token: int | None = None
+    salt: bytes = b""
+    reads_cache: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.prompt or self.max_new_tokens < 1:
+            raise ValueError("a request needs a prompt and room for an answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of a request.
+
+    Attributes:
+        tokens: The generated tokens.
+        local_tokens: Prompt tokens whose blocks were still in this engine.
+        external_tokens: Prompt tokens whose blocks came from the external cache.
+        first_token_s: Seconds from the request to its first token.
+        total_s: Seconds from the request to its last token.
+    """
+
+    tokens: tuple[int, ...]
+    local_tokens: int
+    external_tokens: int
+    first_token_s: float
+    total_s: float
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """One running request: its tokens, its blocks, and how far both are done.
+
+    The first `complete_count` blocks hold their keys and values and have been named.
+    """
+
+    tokens: list[int]
+    table: list[int]
+    complete_count: int
+    salt: bytes
+
+    def hashes(self, token_count: int) -> list[bytes]:
+        return chain_hashes(self.tokens[:token_count], self.salt)
+
+
+class Engine:
+    """Runs requests, one at a time, over one KV cache.
+
+    Args:
+        weights: The model.
+        memory: The KV cache, laid out for the model.
+        external: A cache that outlives the engine, if there is one.
+        copy_budget_s: How long a request waits for a copy: for its load, before it computes
+            instead; for any copy, when every block is held.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        memory: KvMemory,
+        external: ExternalCache | None = None,
+        *,
+        copy_budget_s: float = 30.0,
+    ) -> None:
+        self.allocator = BlockAllocator(memory.layout.block_count)
+        self._context_tokens = weights.architecture.context_tokens
+        self._model = Model(weights, memory.tensor)
+        self._external = external
+        self._copy_budget_s = copy_budget_s
+        self._copies: dict[Future[bool], list[int]] = {}
+
+    def generate(
+        self,
+        request: Request,
+        *,
+        on_prefill: Callable[[int], None] | None = None,
+        on_token: Callable[[int], None] | None = None,
+    ) -> Answer:
+        """Answer one request.
+
+        Args:
+            request: What to generate.
+            on_prefill: Told how many prompt tokens are done, while they are computed.
+            on_token: Told each token of the answer as it comes.
+
+        Raises:
+            TooLong: Prompt and answer are longer than the model's context.
+            OutOfBlocks: Prompt and answer need more blocks than there are, or than copies gave
+                back within the budget.
+        """
+        begun = time.perf_counter()
+        sequence, local_count = self._open(request)
+        try:
+            external_count = self._load(sequence) if request.reads_cache else 0
+            cached_tokens = sequence.complete_count * BLOCK_TOKENS
+            logits = self._model.prefill(
+                sequence.tokens, sequence.table, cached_tokens=cached_tokens, progress=on_prefill
+            )
+            first_token_s = time.perf_counter() - begun
+            self._keep(sequence, len(sequence.tokens))
+            self._decode(sequence, request, logits, on_token)
+            # The last token may have been generated but not computed.
+            self._keep(sequence, len(sequence.tokens) - 1)
+        finally:
+            self.allocator.release(sequence.table)
+        return Answer(
+            tokens=tuple(sequence.tokens[len(request.prompt) :]),
+            local_tokens=local_count * BLOCK_TOKENS,
+            external_tokens=external_count * BLOCK_TOKENS,
+            first_token_s=first_token_s,
+            total_s=time.perf_counter() - begun,
+        )
+
+    def drain(self, timeout_s: float) -> bool:
+        """Wait until the copies in flight have ended; say whether all have."""
+        wait(self._copies, timeout=timeout_s)
+        self._settle_copies()
+        return not self._copies
+
+    def reset(self) -> None:
+        """Make everything cached so far unfindable, here and in the external cache."""
+        self.allocator.forget_names()
+        if self._external is not None:
+            self._external.reset()
+
+    def _open(self, request: Request) -> tuple[_Sequence, int]:
+        """Give a request its blocks; also say how many of them are complete already."""
+        token_count = len(request.prompt) + request.max_new_tokens
+        if token_count > self._context_tokens:
+            raise TooLong(token_count, self._context_tokens)
+        sequence = _Sequence(list(request.prompt), [], 0, request.salt)
+        if request.reads_cache:
+            sequence.table = self.allocator.share(_readable_hashes(sequence))
+            sequence.complete_count = len(sequence.table)
+        try:
+            sequence.table += self._take(blocks_for(token_count) - len(sequence.table))
+        except OutOfBlocks:
+            self.allocator.release(sequence.table)
+            raise
+        return sequence, sequence.complete_count
+
+    def _take(self, count: int) -> list[int]:
+        """Take free blocks; while there are too few, wait for a copy that holds some."""
+        while True:
+            self._settle_copies()
+            try:
+                return self.allocator.take(count)
+            except OutOfBlocks:
+                ended = wait(self._copies, self._copy_budget_s, FIRST_COMPLETED).done
+                if not ended:
+                    raise
+
+    def _load(self, sequence: _Sequence) -> int:
+        """Load what the external cache has behind the blocks found here; count its blocks."""
+        first = sequence.complete_count
+        missing = _readable_hashes(sequence)[first:]
+        if self._external is None or not missing:
+            return 0
+        count = self._external.lookup(missing)
+        if count == 0:
+            return 0
+        blocks = sequence.table[first : first + count]
+        copy = self._external.load(missing[:count], blocks)
+        self._hold_for(copy, blocks)
+        if not wait([copy], self._copy_budget_s).done:
+            # Bytes may still arrive in these blocks: go on in others.
+            sequence.table[first : first + count] = self._take(count)
+            self.allocator.release(blocks)
+            return 0
+        if not copy.result():
+            return 0
+        self._name(sequence, missing[:count])
+        return count
+
+    def _decode(
+        self,
+        sequence: _Sequence,
+        request: Request,
+        logits: Tensor,
+        on_token: Callable[[int], None] | None,
+    ) -> None:
+        """Append the likeliest token until the answer ends."""
+        limit = len(request.prompt) + request.max_new_tokens
+        token = int(logits.argmax())
+        while token != request.end_token:
+            sequence.tokens.append(token)
+            if on_token is not None:
+                on_token(token)
+            if len(sequence.tokens) == limit:
+                break
+            logits = self._model.decode(token, len(sequence.tokens) - 1, sequence.table)
+            token = int(logits.argmax())
+
+    def _keep(self, sequence: _Sequence, computed_count: int) -> None:
+        """Name the blocks completed since the last time, and offer them to the external cache."""
+        first = sequence.complete_count
+        hashes = sequence.hashes(computed_count)[first:]
+        if not hashes:
+            return
+        self._name(sequence, hashes)
+        if self._external is not None:
+            blocks = sequence.table[first : first + len(hashes)]
+            self._hold_for(self._external.store(hashes, blocks), blocks)
+
+    def _name(self, sequence: _Sequence, hashes: Sequence[bytes]) -> None:
+        """Name the next blocks of a sequence, which are now complete."""
+        for block_hash in hashes:
+            self.allocator.name(sequence.table[sequence.complete_count], block_hash)
+            sequence.complete_count += 1
+
+    def _hold_for(self, copy: Future[bool], blocks: list[int]) -> None:
+        self.allocator.hold(blocks)
+        self._copies[copy] = blocks
+
+    def _settle_copies(self) -> None:
+        """Give back the blocks of the copies that have ended."""
+        for copy in [copy for copy in self._copies if copy.done()]:
+            self.allocator.release(self._copies.pop(copy))
+
+
+def _readable_hashes(sequence: _Sequence) -> list[bytes]:
+    """Name the blocks a request may reuse: never its last token, whose logits it needs."""
+    return sequence.hashes(len(sequence.tokens) - 1)

@@ -1,0 +1,38 @@
+"""Decides what the engine asks of a cache outside it; whoever implements it decides the rest."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+
+class ExternalCache(Protocol):
+    """A cache of blocks that outlives the engine. No method raises for a cache that is away.
+
+    The engine owns the blocks of a copy until its future is done, however long that takes and
+    whatever the outcome, and only then uses them for something else. So a future must not be done
+    while the copy may still touch the engine's memory.
+    """
+
+    def lookup(self, hashes: Sequence[bytes]) -> int:
+        """Say how many leading hashes can be loaded; a cache that is away or slow says 0.
+
+        A result above 0 is followed by one `load` of exactly that many leading hashes, so that
+        the cache may keep them until then.
+        """
+
+    def load(self, hashes: Sequence[bytes], blocks: Sequence[int]) -> Future[bool]:
+        """Begin to copy what the hashes name into the engine's blocks.
+
+        Returns:
+            A future that is true when every block holds its bytes, false when any may not.
+        """
+
+    def store(self, hashes: Sequence[bytes], blocks: Sequence[int]) -> Future[bool]:
+        """Begin to copy the engine's blocks out under the names given.
+
+        Returns:
+            A future that is true when the cache now has the blocks, false when it may not.
+        """
+
+    def reset(self) -> None:
+        """Make everything stored so far unfindable, for every engine that shares the cache."""
