@@ -26,7 +26,7 @@ def plain_logits(weights: Weights, tokens: list[int]) -> Tensor:
 def plain_attention(weights: Weights, layer: LayerWeights, hidden: Tensor) -> Tensor:
     """Causal attention, one query head after the other."""
     shape = weights.architecture
-    heads = (hidden @ layer.query_key_value.T).split(shape.head_dim, dim=1)
+    heads = (hidden @ layer.query_key_value.T).view(len(hidden), -1, shape.head_dim).unbind(1)
     query_heads = heads[: shape.head_count]
     key_heads = heads[shape.head_count : -shape.kv_head_count]
     value_heads = heads[-shape.kv_head_count :]
