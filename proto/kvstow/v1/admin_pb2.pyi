@@ -18,24 +18,46 @@ class ListSpacesResponse(_message.Message):
     def __init__(self, spaces: _Optional[_Iterable[_Union[Space, _Mapping]]] = ...) -> None: ...
 
 class Space(_message.Message):
-    __slots__ = ("space_id", "identity", "generation", "session_count", "ready_count", "writing_count", "held_count", "used_bytes")
+    __slots__ = ("space_id", "identity", "generation", "session_count", "ready_count", "writing_count", "draining_generations", "counters")
     SPACE_ID_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     SESSION_COUNT_FIELD_NUMBER: _ClassVar[int]
     READY_COUNT_FIELD_NUMBER: _ClassVar[int]
     WRITING_COUNT_FIELD_NUMBER: _ClassVar[int]
-    HELD_COUNT_FIELD_NUMBER: _ClassVar[int]
-    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_GENERATIONS_FIELD_NUMBER: _ClassVar[int]
+    COUNTERS_FIELD_NUMBER: _ClassVar[int]
     space_id: int
     identity: _identity_pb2.Identity
     generation: int
     session_count: int
     ready_count: int
     writing_count: int
-    held_count: int
-    used_bytes: int
-    def __init__(self, space_id: _Optional[int] = ..., identity: _Optional[_Union[_identity_pb2.Identity, _Mapping]] = ..., generation: _Optional[int] = ..., session_count: _Optional[int] = ..., ready_count: _Optional[int] = ..., writing_count: _Optional[int] = ..., held_count: _Optional[int] = ..., used_bytes: _Optional[int] = ...) -> None: ...
+    draining_generations: _containers.RepeatedScalarFieldContainer[int]
+    counters: SpaceCounters
+    def __init__(self, space_id: _Optional[int] = ..., identity: _Optional[_Union[_identity_pb2.Identity, _Mapping]] = ..., generation: _Optional[int] = ..., session_count: _Optional[int] = ..., ready_count: _Optional[int] = ..., writing_count: _Optional[int] = ..., draining_generations: _Optional[_Iterable[int]] = ..., counters: _Optional[_Union[SpaceCounters, _Mapping]] = ...) -> None: ...
+
+class SpaceCounters(_message.Message):
+    __slots__ = ("lookups", "hit_count", "pending_count", "missed_count", "stored_count", "loaded_count", "evicted_count", "dropped_count", "resets")
+    LOOKUPS_FIELD_NUMBER: _ClassVar[int]
+    HIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MISSED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    STORED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOADED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EVICTED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RESETS_FIELD_NUMBER: _ClassVar[int]
+    lookups: int
+    hit_count: int
+    pending_count: int
+    missed_count: int
+    stored_count: int
+    loaded_count: int
+    evicted_count: int
+    dropped_count: int
+    resets: int
+    def __init__(self, lookups: _Optional[int] = ..., hit_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., missed_count: _Optional[int] = ..., stored_count: _Optional[int] = ..., loaded_count: _Optional[int] = ..., evicted_count: _Optional[int] = ..., dropped_count: _Optional[int] = ..., resets: _Optional[int] = ...) -> None: ...
 
 class ListSessionsRequest(_message.Message):
     __slots__ = ()
@@ -48,7 +70,7 @@ class ListSessionsResponse(_message.Message):
     def __init__(self, sessions: _Optional[_Iterable[_Union[Session, _Mapping]]] = ...) -> None: ...
 
 class Session(_message.Message):
-    __slots__ = ("session_id", "name", "space_id", "age_s", "streaming", "attached_ranks", "world_size", "transfer_count", "lease_count", "unacknowledged_count")
+    __slots__ = ("session_id", "name", "space_id", "age_s", "streaming", "attached_ranks", "world_size", "transfer_count", "lease_count", "held_count", "unacknowledged_count")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     SPACE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +80,7 @@ class Session(_message.Message):
     WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_COUNT_FIELD_NUMBER: _ClassVar[int]
     LEASE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HELD_COUNT_FIELD_NUMBER: _ClassVar[int]
     UNACKNOWLEDGED_COUNT_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     name: str
@@ -68,8 +91,9 @@ class Session(_message.Message):
     world_size: int
     transfer_count: int
     lease_count: int
+    held_count: int
     unacknowledged_count: int
-    def __init__(self, session_id: _Optional[int] = ..., name: _Optional[str] = ..., space_id: _Optional[int] = ..., age_s: _Optional[float] = ..., streaming: bool = ..., attached_ranks: _Optional[_Iterable[int]] = ..., world_size: _Optional[int] = ..., transfer_count: _Optional[int] = ..., lease_count: _Optional[int] = ..., unacknowledged_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[int] = ..., name: _Optional[str] = ..., space_id: _Optional[int] = ..., age_s: _Optional[float] = ..., streaming: bool = ..., attached_ranks: _Optional[_Iterable[int]] = ..., world_size: _Optional[int] = ..., transfer_count: _Optional[int] = ..., lease_count: _Optional[int] = ..., held_count: _Optional[int] = ..., unacknowledged_count: _Optional[int] = ...) -> None: ...
 
 class ListTransfersRequest(_message.Message):
     __slots__ = ("limit",)
@@ -86,7 +110,7 @@ class ListTransfersResponse(_message.Message):
     def __init__(self, transfers: _Optional[_Iterable[_Union[Transfer, _Mapping]]] = ..., total_count: _Optional[int] = ...) -> None: ...
 
 class Transfer(_message.Message):
-    __slots__ = ("session_id", "transfer_id", "kind", "state", "abandoned", "overdue", "age_s", "block_count", "pending_ranks")
+    __slots__ = ("session_id", "transfer_id", "kind", "state", "abandoned", "overdue", "age_s", "block_count", "space_id", "generation")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -95,7 +119,8 @@ class Transfer(_message.Message):
     OVERDUE_FIELD_NUMBER: _ClassVar[int]
     AGE_S_FIELD_NUMBER: _ClassVar[int]
     BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
-    PENDING_RANKS_FIELD_NUMBER: _ClassVar[int]
+    SPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     transfer_id: int
     kind: _transfer_pb2.TransferKind
@@ -104,8 +129,9 @@ class Transfer(_message.Message):
     overdue: bool
     age_s: float
     block_count: int
-    pending_ranks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session_id: _Optional[int] = ..., transfer_id: _Optional[int] = ..., kind: _Optional[_Union[_transfer_pb2.TransferKind, str]] = ..., state: _Optional[_Union[_transfer_pb2.TransferState, str]] = ..., abandoned: bool = ..., overdue: bool = ..., age_s: _Optional[float] = ..., block_count: _Optional[int] = ..., pending_ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+    space_id: int
+    generation: int
+    def __init__(self, session_id: _Optional[int] = ..., transfer_id: _Optional[int] = ..., kind: _Optional[_Union[_transfer_pb2.TransferKind, str]] = ..., state: _Optional[_Union[_transfer_pb2.TransferState, str]] = ..., abandoned: bool = ..., overdue: bool = ..., age_s: _Optional[float] = ..., block_count: _Optional[int] = ..., space_id: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class ListLeasesRequest(_message.Message):
     __slots__ = ("limit",)
@@ -152,22 +178,24 @@ class GetStatsResponse(_message.Message):
     def __init__(self, pool_bytes: _Optional[int] = ..., extent_bytes: _Optional[int] = ..., free_extents: _Optional[int] = ..., slots: _Optional[_Iterable[_Union[SlotStats, _Mapping]]] = ...) -> None: ...
 
 class SlotStats(_message.Message):
-    __slots__ = ("slot_bytes", "extents", "free_count", "ready_count", "held_count", "writing_count", "quarantined_count")
+    __slots__ = ("slot_bytes", "extents", "slot_count", "free_count", "evictable_count", "held_count", "writing_count", "quarantined_count")
     SLOT_BYTES_FIELD_NUMBER: _ClassVar[int]
     EXTENTS_FIELD_NUMBER: _ClassVar[int]
+    SLOT_COUNT_FIELD_NUMBER: _ClassVar[int]
     FREE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    READY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    EVICTABLE_COUNT_FIELD_NUMBER: _ClassVar[int]
     HELD_COUNT_FIELD_NUMBER: _ClassVar[int]
     WRITING_COUNT_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_COUNT_FIELD_NUMBER: _ClassVar[int]
     slot_bytes: int
     extents: int
+    slot_count: int
     free_count: int
-    ready_count: int
+    evictable_count: int
     held_count: int
     writing_count: int
     quarantined_count: int
-    def __init__(self, slot_bytes: _Optional[int] = ..., extents: _Optional[int] = ..., free_count: _Optional[int] = ..., ready_count: _Optional[int] = ..., held_count: _Optional[int] = ..., writing_count: _Optional[int] = ..., quarantined_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, slot_bytes: _Optional[int] = ..., extents: _Optional[int] = ..., slot_count: _Optional[int] = ..., free_count: _Optional[int] = ..., evictable_count: _Optional[int] = ..., held_count: _Optional[int] = ..., writing_count: _Optional[int] = ..., quarantined_count: _Optional[int] = ...) -> None: ...
 
 class ResetSpaceRequest(_message.Message):
     __slots__ = ("space_id", "wait_s")

@@ -34,7 +34,8 @@ class CacheServiceStub(object):
 
     Conventions that hold for every call:
 
-    * Times are relative, in seconds; no clock is shared. Sizes are bytes.
+    * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
+    have at most 1,024 characters.
     * Session, space and lease ids are the daemon's, start at 1 and are never reused by a daemon process; 0 stands
     for none. A session id is not valid in another daemon process. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
@@ -50,7 +51,8 @@ class CacheServiceStub(object):
     UNAVAILABLE / DRAINING (OpenSession, AttachMemory, Lookup, Store, Load): the daemon is shutting down; treat
     lookups as misses.
     INTERNAL / INTERNAL: a bug of the daemon, named by `correlation_id` in its log; the outcome is unknown.
-    RESOURCE_EXHAUSTED without a reason: the message is larger than the server takes; split it.
+    Errors without a reason come from gRPC itself: RESOURCE_EXHAUSTED if the message is larger than the server takes,
+    INTERNAL if it cannot be decoded, UNIMPLEMENTED if the server does not know the method.
     """
 
     def __init__(self, channel):
@@ -135,7 +137,8 @@ class CacheServiceServicer(object):
 
     Conventions that hold for every call:
 
-    * Times are relative, in seconds; no clock is shared. Sizes are bytes.
+    * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
+    have at most 1,024 characters.
     * Session, space and lease ids are the daemon's, start at 1 and are never reused by a daemon process; 0 stands
     for none. A session id is not valid in another daemon process. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
@@ -151,7 +154,8 @@ class CacheServiceServicer(object):
     UNAVAILABLE / DRAINING (OpenSession, AttachMemory, Lookup, Store, Load): the daemon is shutting down; treat
     lookups as misses.
     INTERNAL / INTERNAL: a bug of the daemon, named by `correlation_id` in its log; the outcome is unknown.
-    RESOURCE_EXHAUSTED without a reason: the message is larger than the server takes; split it.
+    Errors without a reason come from gRPC itself: RESOURCE_EXHAUSTED if the message is larger than the server takes,
+    INTERNAL if it cannot be decoded, UNIMPLEMENTED if the server does not know the method.
     """
 
     def GetServerInfo(self, request, context):
@@ -235,8 +239,10 @@ class CacheServiceServicer(object):
 
         With `hold`, what was found is put under one lease, so that nothing of it is evicted before the Load. A lease
         ends by the Load that names it, by Release, by expiry (LeaseExpired on the stream), by the end of the session, or
-        by a reset. A lookup with the same `request` of the same session replaces that request's lease, also when the new
-        lookup holds nothing. Without `hold` and `touch` a lookup has no side effect.
+        by a reset. A lookup with a hold replaces the lease that an earlier one of the session took for the same
+        `request`, also when it finds nothing. Without `hold` and `touch` a lookup has no side effect.
+
+        While a transfer of the session is overdue its lookups find nothing, because what is found could not be loaded.
 
         Idempotent: a repeated call leaves one lease. Cost: about a microsecond a key. Never waits for a copy. Does not
         need attached memory.
@@ -244,7 +250,6 @@ class CacheServiceServicer(object):
         Errors:
         FAILED_PRECONDITION / STALE_GENERATION: a reset ended that generation; use the one named.
         INVALID_ARGUMENT / TOO_MANY_KEYS: split the call.
-        INVALID_ARGUMENT / DUPLICATE_KEY: send each key once per group.
         RESOURCE_EXHAUSTED / TOO_MANY_LEASES: load or release what was looked up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -262,8 +267,8 @@ class CacheServiceServicer(object):
         exactly once for every transfer that accepted at least one block. If none was accepted no transfer was begun and
         no report follows.
 
-        Idempotent by `transfer_id`: an identical call with the same id is answered as the first time and copies nothing.
-        Cost: a few microseconds a block, without the copy. Never waits for a copy.
+        Idempotent by `transfer_id`: an identical call with the id of a transfer whose report is not acknowledged yet is
+        answered as the first time and copies nothing. Cost: a few microseconds a block, without the copy. Never waits for a copy.
 
         Errors:
         FAILED_PRECONDITION / STALE_GENERATION: the KV was computed before a reset; discard it.
@@ -292,8 +297,8 @@ class CacheServiceServicer(object):
         Idempotent by `transfer_id`, as Store. Cost: a few microseconds a block, without the copy.
 
         Errors:
-        FAILED_PRECONDITION / KEY_NOT_READY: a key is missing (its `group`, `index` within the group and `position`
-        are named); look up again with a hold, or compute the blocks.
+        FAILED_PRECONDITION / KEY_NOT_READY: a key is missing (its `group`, its `index` among the group's keys and its
+        `state` are named); look up again with a hold, or compute the blocks.
         FAILED_PRECONDITION / STALE_GENERATION: a reset ended that generation; look up in the one named.
         FAILED_PRECONDITION / NOT_ATTACHED: attach the ranks named.
         INVALID_ARGUMENT / TOO_MANY_KEYS, DUPLICATE_KEY, DUPLICATE_BLOCK: split the call; send each key and each block
@@ -374,7 +379,7 @@ class CacheServiceServicer(object):
         """Lets the daemon forget events up to and including `sequence`. Clients that read steadily should do so every few
         hundred events.
 
-        Idempotent: a sequence acknowledged before is not an error.
+        Idempotent: a sequence acknowledged before is not an error; one that was never sent is an INVALID_REQUEST.
 
         There are no method-specific errors.
         """
@@ -467,7 +472,8 @@ class CacheService(object):
 
     Conventions that hold for every call:
 
-    * Times are relative, in seconds; no clock is shared. Sizes are bytes.
+    * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
+    have at most 1,024 characters.
     * Session, space and lease ids are the daemon's, start at 1 and are never reused by a daemon process; 0 stands
     for none. A session id is not valid in another daemon process. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
@@ -483,7 +489,8 @@ class CacheService(object):
     UNAVAILABLE / DRAINING (OpenSession, AttachMemory, Lookup, Store, Load): the daemon is shutting down; treat
     lookups as misses.
     INTERNAL / INTERNAL: a bug of the daemon, named by `correlation_id` in its log; the outcome is unknown.
-    RESOURCE_EXHAUSTED without a reason: the message is larger than the server takes; split it.
+    Errors without a reason come from gRPC itself: RESOURCE_EXHAUSTED if the message is larger than the server takes,
+    INTERNAL if it cannot be decoded, UNIMPLEMENTED if the server does not know the method.
     """
 
     @staticmethod
