@@ -7,16 +7,15 @@ the daemon's lock.
 
 Every batch of slots is given in prefix order, head first, and names a slot at most once. A prefix is worth nothing
 without its head, so of one batch the head ends up warmer than the tail: tails are evicted before heads.
-
-Neighbours are kept in flat lists indexed by slot, with no object per entry: nothing is allocated per call, no
-dictionary grows under the lock, and the garbage collector has no nodes to walk.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
-from kvstow.server.core.errors import BooksError
+from .arc import Arc
+from .errors import BooksError
+from .slot_lists import SlotLists
 
 
 class EvictionPolicy(Protocol):
@@ -57,95 +56,13 @@ class EvictionPolicy(Protocol):
         """Raise `BooksError` when links and counts disagree; walks everything."""
 
 
-class _SlotLists:
-    """Doubly linked lists of slots, all over the same two flat lists of neighbours.
-
-    Each list is a ring closed by its end, a negative index. Ends are the last items of the neighbour lists, so they
-    keep their index while the lists grow. A slot is in at most one list; the links of a slot in none mean nothing.
-
-    Args:
-        end_count: number of lists; their ends are -1, -2, ...
-    """
-
-    def __init__(self, end_count: int) -> None:
-        self._end_count = end_count
-        self._colder = list(range(-end_count, 0))
-        self._warmer = list(range(-end_count, 0))
-
-    def grow(self, slot_limit: int) -> None:
-        """Make room for slots below `slot_limit`."""
-        for links in (self._colder, self._warmer):
-            ends = links[-self._end_count :]
-            del links[-self._end_count :]
-            links.extend([0] * (slot_limit - len(links)))
-            links.extend(ends)
-
-    def push(self, end: int, slots: Sequence[int]) -> None:
-        """Put slots that are in no list at the warm end of one, the first of them warmest."""
-        colder, warmer = self._colder, self._warmer
-        warmest = colder[end]
-        for slot in reversed(slots):
-            warmer[warmest] = slot
-            colder[slot] = warmest
-            warmest = slot
-        warmer[warmest] = end
-        colder[end] = warmest
-
-    def move(self, end: int, slots: Sequence[int]) -> None:
-        """Put slots that are in a list at the warm end of this one, the first of them warmest."""
-        colder, warmer = self._colder, self._warmer
-        warmest = colder[end]
-        for slot in reversed(slots):
-            if slot == warmest:
-                continue  # its link to the end is only written below
-            before, after = colder[slot], warmer[slot]
-            warmer[before] = after
-            colder[after] = before
-            warmer[warmest] = slot
-            colder[slot] = warmest
-            warmest = slot
-        warmer[warmest] = end
-        colder[end] = warmest
-
-    def unlink(self, slots: Sequence[int]) -> None:
-        """Take slots out of the lists they are in."""
-        colder, warmer = self._colder, self._warmer
-        for slot in slots:
-            before, after = colder[slot], warmer[slot]
-            warmer[before] = after
-            colder[after] = before
-
-    def walk(self, end: int, protected: Collection[int] = frozenset()) -> Iterator[int]:
-        """Yield the slots of one list that are not in `protected`, coldest first."""
-        warmer = self._warmer
-        slot = warmer[end]
-        while slot != end:
-            if slot not in protected:
-                yield slot
-            slot = warmer[slot]
-
-    def check(self, end: int, count: int) -> None:
-        """Raise `BooksError` unless every link has its counterpart and the list holds `count` slots."""
-        found, slot = 0, self._warmer[end]
-        before = end
-        while True:
-            # Where each step can be retraced the walk is a ring, so it comes back to the end.
-            if self._colder[slot] != before:
-                raise BooksError(f"slot {slot} follows {before} but links back elsewhere")
-            if slot == end:
-                break
-            found, before, slot = found + 1, slot, self._warmer[slot]
-        if found != count:
-            raise BooksError(f"{found} slots are linked but {count} were counted")
-
-
 class Lru:
     """Least recently used first: every use makes a block the warmest."""
 
     _END = -1
 
     def __init__(self) -> None:
-        self._lists = _SlotLists(end_count=1)
+        self._lists = SlotLists(end_count=1)
         self._count = 0
 
     def grow(self, slot_limit: int) -> None:
@@ -180,3 +97,28 @@ class Lru:
 
     def check(self) -> None:
         self._lists.check(self._END, self._count)
+
+
+_POLICIES: dict[str, Callable[[Callable[[int], int]], EvictionPolicy]] = {
+    "lru": lambda identify: Lru(),
+    "arc": Arc,
+}
+
+POLICY_NAMES = tuple(_POLICIES)
+
+
+def make_policy(name: str, identify: Callable[[int], int]) -> EvictionPolicy:
+    """Make the policy of this name, one of POLICY_NAMES.
+
+    Args:
+        name: as in the daemon's configuration.
+        identify: number that names the block in a slot; see `Arc`.
+
+    Raises:
+        ValueError: no policy has this name.
+    """
+    if name not in _POLICIES:
+        raise ValueError(
+            f"no eviction policy is called {name!r}; there are: {', '.join(POLICY_NAMES)}"
+        )
+    return _POLICIES[name](identify)

@@ -1,0 +1,158 @@
+"""Adaptive Replacement Cache: an eviction order that a scan of blocks used only once cannot flush.
+
+After N. Megiddo and D. S. Modha, "ARC: A Self-Tuning, Low Overhead Replacement Cache", USENIX FAST 2003, figure 4. Blocks
+seen once are in T1, blocks used since are in T2; B1 and B2 remember what was evicted from each. A block that comes back
+while B1 remembers it says that T1 was too small, one that B2 remembers that T2 was, and the target size p of T1 moves
+accordingly.
+
+Where this differs from the paper:
+- Only evictable blocks are in T1 and T2. A held block leaves the lists and comes back as used, that is to T2.
+- A miss is seen when the block has been stored, after room for it was made. So a victim is taken from T1 while T1 exceeds
+  p, without the paper's tie-break for a block that B2 remembers.
+- The capacity c is the largest number of blocks that were ever in T1 and T2 together.
+- B1 and B2 hold numbers that identify blocks, and are bounded by a constant as well as by c.
+- A batch is a prefix. What is remembered of a block holds for all blocks before it, which were used whenever it was.
+
+Within T1 and within T2 tails go before heads. Between the lists p decides: a tail in T1 may outlive its head in T2. The
+opposite, a head in T1 that goes before its tail in T2, is what the last rule above is there to prevent.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain, islice
+
+from .errors import BooksError
+from .slot_lists import SlotLists
+
+GHOST_LIMIT = 1 << 16
+"""Evicted blocks that B1 and B2 remember each: a dictionary of this size grows within about 5 ms."""
+
+_OUT, _ONCE, _OFTEN = range(3)
+"""Which list a slot is in: none, T1 or T2."""
+
+
+class Arc:
+    """Adaptive Replacement Cache; see the module's text for the source and the differences.
+
+    Args:
+        identify: number that names the block in a slot, the same one whenever that block is stored again. It is asked for
+            the slots that are inserted or evicted, so a victim still has to be known to it during `evict`. Two blocks of
+            the same number cost nothing but a wrong guess.
+        ghost_limit: evicted blocks that each of B1 and B2 remembers at most.
+    """
+
+    def __init__(self, identify: Callable[[int], int], ghost_limit: int = GHOST_LIMIT) -> None:
+        self._identify = identify
+        self._ghost_limit = ghost_limit
+        self._lists = SlotLists(end_count=2)
+        self._places = bytearray()
+        self._counts = {_ONCE: 0, _OFTEN: 0}
+        self._ghosts: dict[int, OrderedDict[int, None]] = {
+            _ONCE: OrderedDict(),
+            _OFTEN: OrderedDict(),
+        }
+        self._capacity = 0
+        self._target = 0.0
+
+    def grow(self, slot_limit: int) -> None:
+        self._lists.grow(slot_limit)
+        self._places.extend(bytes(max(0, slot_limit - len(self._places))))
+
+    def insert(self, slots: Sequence[int]) -> None:
+        once, often = self._ghosts[_ONCE], self._ghosts[_OFTEN]
+        known_count = 0
+        for position, identity in enumerate(map(self._identify, slots), start=1):
+            if identity in once or identity in often:
+                self._adapt(identity)
+                known_count = position
+        self._enter(_OFTEN, slots[:known_count])
+        self._enter(_ONCE, slots[known_count:])
+        self._trim_ghosts()
+
+    def restore(self, slots: Sequence[int]) -> None:
+        self._enter(_OFTEN, slots)
+
+    def withdraw(self, slots: Sequence[int]) -> None:
+        places, once_count = self._places, 0
+        for slot in slots:
+            if places[slot] == _ONCE:
+                once_count += 1
+            places[slot] = _OUT
+        self._counts[_ONCE] -= once_count
+        self._counts[_OFTEN] -= len(slots) - once_count
+        self._lists.unlink(slots)
+
+    def touch(self, slots: Sequence[int]) -> None:
+        places, once_count = self._places, 0
+        for slot in slots:
+            if places[slot] == _ONCE:
+                once_count += 1
+                places[slot] = _OFTEN
+        self._counts[_ONCE] -= once_count
+        self._counts[_OFTEN] += once_count
+        self._lists.move(-_OFTEN, slots)
+
+    def evict(self, count: int, protected: Collection[int]) -> list[int]:
+        victims = list(islice(self._coldest(protected), count))
+        if len(victims) < count:
+            raise BooksError(f"{count} victims wanted, {len(victims)} of {len(self)} can be had")
+        for slot in victims:
+            self._ghosts[self._places[slot]][self._identify(slot)] = None
+        self.withdraw(victims)
+        self._trim_ghosts()
+        return victims
+
+    def __len__(self) -> int:
+        return self._counts[_ONCE] + self._counts[_OFTEN]
+
+    def order(self) -> Iterator[int]:
+        return self._coldest(frozenset())
+
+    def check(self) -> None:
+        for place, count in self._counts.items():
+            self._lists.check(-place, count)
+            if self._places.count(place) != count:
+                raise BooksError(f"{count} slots are in list {place}, another number is marked so")
+            if any(self._places[slot] != place for slot in self._lists.walk(-place)):
+                raise BooksError(f"a slot in list {place} is marked as being elsewhere")
+            if len(self._ghosts[place]) > self._ghost_limit:
+                raise BooksError(
+                    f"{len(self._ghosts[place])} blocks evicted from list {place} are remembered"
+                )
+        if not 0 <= self._target <= self._capacity or len(self) > self._capacity:
+            raise BooksError(f"target {self._target} or size {len(self)} exceeds {self._capacity}")
+
+    def _coldest(self, protected: Collection[int]) -> Iterator[int]:
+        """Slots in the order of eviction: T1 down to its target, then T2, then the rest of T1."""
+        once = self._lists.walk(-_ONCE, protected)
+        often = self._lists.walk(-_OFTEN, protected)
+        excess = max(0, self._counts[_ONCE] - int(self._target))
+        return chain(islice(once, excess), often, once)
+
+    def _enter(self, place: int, slots: Sequence[int]) -> None:
+        places = self._places
+        for slot in slots:
+            places[slot] = place
+        self._lists.push(-place, slots)
+        self._counts[place] += len(slots)
+        self._capacity = max(self._capacity, len(self))
+
+    def _adapt(self, identity: int) -> None:
+        """Move the target by the block that came back, and forget it: cases II and III of the paper."""
+        once, often = self._ghosts[_ONCE], self._ghosts[_OFTEN]
+        if identity in once:
+            step = max(1.0, len(often) / len(once))
+            self._target = min(float(self._capacity), self._target + step)
+            del once[identity]
+        else:
+            step = max(1.0, len(once) / len(often))
+            self._target = max(0.0, self._target - step)
+            del often[identity]
+
+    def _trim_ghosts(self) -> None:
+        """Forget the oldest victims: T1 and B1 together are bounded by the capacity, and so are B1 and B2."""
+        once, often = self._ghosts[_ONCE], self._ghosts[_OFTEN]
+        while len(once) > min(self._ghost_limit, self._capacity - self._counts[_ONCE]):
+            once.popitem(last=False)
+        while len(often) > min(self._ghost_limit, self._capacity - len(once)):
+            often.popitem(last=False)
