@@ -101,8 +101,11 @@ def _sha256(path: Path) -> str:
 def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
     """Let a file appear complete or not at all, also when two engines unpack at once."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    write(unfinished)
-    unfinished.replace(path)
+    try:
+        write(unfinished)
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _read_model(reader: gguf.GGUFReader, progress: Callable[[int, int], None]) -> dict[str, Any]:
