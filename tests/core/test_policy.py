@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 import pytest
+
 from kvstow.server.core.arc import Arc
 from kvstow.server.core.errors import BooksError
 from kvstow.server.core.policy import POLICY_NAMES, Lru, make_policy
@@ -134,16 +135,17 @@ def test_arc_remembers_nothing_of_dropped_blocks() -> None:
     assert pool.order() == [1, 3]
 
 
-def test_arc_forgets_the_oldest_victims_beyond_its_limit() -> None:
-    blocks = dict(enumerate([1, 2, 3, 4]))
-    policy = Arc(blocks.__getitem__, ghost_limit=2)
+@pytest.mark.parametrize(("used", "order"), [(False, [0, 2, 3]), (True, [3, 0, 2])])
+def test_arc_forgets_the_oldest_victims_beyond_its_limit(used: bool, order: list[int]) -> None:
+    policy = Arc(abs, ghost_limit=2)
     policy.grow(4)
     policy.insert([0, 1, 2, 3])
+    policy.touch([0, 1, 2, 3] if used else [])
     assert policy.evict(3, NOTHING) == [3, 2, 1]
-    policy.insert([3])
-    assert list(policy.order()) == [0, 3]  # forgotten, so as new as any
-    policy.insert([2])
-    assert list(policy.order()) == [0, 2, 3]  # remembered
+    policy.insert([3])  # forgotten, so entered as seen once
+    policy.insert([2])  # remembered, so entered as used
+    assert list(policy.order()) == order
+    policy.check()
 
 
 def test_growing_keeps_the_order(policy_name: str) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
 from kvstow.server.core.arc import GHOST_LIMIT, Arc
 from kvstow.server.core.errors import BooksError
 from kvstow.server.core.policy import EvictionPolicy, Lru
