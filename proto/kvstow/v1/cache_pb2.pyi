@@ -373,8 +373,8 @@ class TransferEnded(_message.Message):
     transfer_id: int
     kind: _transfer_pb2.TransferKind
     state: _transfer_pb2.TransferState
-    failures: _containers.RepeatedCompositeFieldContainer[_transfer_pb2.BlockFailure]
-    def __init__(self, transfer_id: _Optional[int] = ..., kind: _Optional[_Union[_transfer_pb2.TransferKind, str]] = ..., state: _Optional[_Union[_transfer_pb2.TransferState, str]] = ..., failures: _Optional[_Iterable[_Union[_transfer_pb2.BlockFailure, _Mapping]]] = ...) -> None: ...
+    failures: _containers.RepeatedCompositeFieldContainer[_transfer_pb2.BlockFailures]
+    def __init__(self, transfer_id: _Optional[int] = ..., kind: _Optional[_Union[_transfer_pb2.TransferKind, str]] = ..., state: _Optional[_Union[_transfer_pb2.TransferState, str]] = ..., failures: _Optional[_Iterable[_Union[_transfer_pb2.BlockFailures, _Mapping]]] = ...) -> None: ...
 
 class TransferOverdue(_message.Message):
     __slots__ = ("transfer_id", "kind", "age_s")

@@ -24,17 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18kvstow/v1/transfer.proto\x12\tkvstow.v1\">\n\x0c\x42lockFailure\x12\x10\n\x08position\x18\x01 \x01(\r\x12\x0c\n\x04rank\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t*^\n\x0cTransferKind\x12\x1d\n\x19TRANSFER_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13TRANSFER_KIND_STORE\x10\x01\x12\x16\n\x12TRANSFER_KIND_LOAD\x10\x02*\xb8\x01\n\rTransferState\x12\x1e\n\x1aTRANSFER_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15TRANSFER_STATE_QUEUED\x10\x01\x12\x1a\n\x16TRANSFER_STATE_RUNNING\x10\x02\x12\x17\n\x13TRANSFER_STATE_DONE\x10\x03\x12\x19\n\x15TRANSFER_STATE_FAILED\x10\x04\x12\x1c\n\x18TRANSFER_STATE_ABANDONED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18kvstow/v1/transfer.proto\x12\tkvstow.v1\"@\n\rBlockFailures\x12\x0c\n\x04rank\x18\x01 \x01(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x11\n\tpositions\x18\x03 \x03(\r*^\n\x0cTransferKind\x12\x1d\n\x19TRANSFER_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13TRANSFER_KIND_STORE\x10\x01\x12\x16\n\x12TRANSFER_KIND_LOAD\x10\x02*\xb8\x01\n\rTransferState\x12\x1e\n\x1aTRANSFER_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15TRANSFER_STATE_QUEUED\x10\x01\x12\x1a\n\x16TRANSFER_STATE_RUNNING\x10\x02\x12\x17\n\x13TRANSFER_STATE_DONE\x10\x03\x12\x19\n\x15TRANSFER_STATE_FAILED\x10\x04\x12\x1c\n\x18TRANSFER_STATE_ABANDONED\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kvstow.v1.transfer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TRANSFERKIND']._serialized_start=103
-  _globals['_TRANSFERKIND']._serialized_end=197
-  _globals['_TRANSFERSTATE']._serialized_start=200
-  _globals['_TRANSFERSTATE']._serialized_end=384
-  _globals['_BLOCKFAILURE']._serialized_start=39
-  _globals['_BLOCKFAILURE']._serialized_end=101
+  _globals['_TRANSFERKIND']._serialized_start=105
+  _globals['_TRANSFERKIND']._serialized_end=199
+  _globals['_TRANSFERSTATE']._serialized_start=202
+  _globals['_TRANSFERSTATE']._serialized_end=386
+  _globals['_BLOCKFAILURES']._serialized_start=39
+  _globals['_BLOCKFAILURES']._serialized_end=103
 # @@protoc_insertion_point(module_scope)

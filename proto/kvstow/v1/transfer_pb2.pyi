@@ -1,7 +1,8 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Optional as _Optional
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -29,12 +30,12 @@ TRANSFER_STATE_DONE: TransferState
 TRANSFER_STATE_FAILED: TransferState
 TRANSFER_STATE_ABANDONED: TransferState
 
-class BlockFailure(_message.Message):
-    __slots__ = ("position", "rank", "reason")
-    POSITION_FIELD_NUMBER: _ClassVar[int]
+class BlockFailures(_message.Message):
+    __slots__ = ("rank", "reason", "positions")
     RANK_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    position: int
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
     rank: int
     reason: str
-    def __init__(self, position: _Optional[int] = ..., rank: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    positions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rank: _Optional[int] = ..., reason: _Optional[str] = ..., positions: _Optional[_Iterable[int]] = ...) -> None: ...
