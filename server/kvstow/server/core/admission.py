@@ -31,6 +31,11 @@ class Admission:
         """Count the blocks that are remembered."""
         return len(self._sightings)
 
+    @property
+    def admits_all(self) -> bool:
+        """Whether the first sight is enough, so that nobody needs to ask."""
+        return self._threshold == 1
+
     def admits(self, identities: Sequence[int]) -> list[bool]:
         """Count one sight of each block and say which are admitted.
 

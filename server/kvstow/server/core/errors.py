@@ -74,7 +74,9 @@ class NoSuchSession(Refusal):
     """The session does not exist: it ended, or it belongs to another daemon process."""
 
     reason = "NO_SUCH_SESSION"
-    next_step = "Open a session again, attach the memory again, and forget what was believed stored."
+    next_step = (
+        "Open a session again, attach the memory again, and forget what was believed stored."
+    )
 
 
 class NoSuchSpace(Refusal):
@@ -123,7 +125,9 @@ class RegionInvalid(Refusal):
     """A region of engine memory cannot be opened, is too small, or is attached by another rank."""
 
     reason = "REGION_INVALID"
-    next_step = "Check the handle, the size, and that daemon and engine see the same shared memory."
+    next_step = (
+        "Check the handle, the size, and that daemon and engine see the same shared memory."
+    )
 
 
 class TransferIdReused(Refusal):
@@ -137,7 +141,9 @@ class KeyNotReady(Refusal):
     """A key of a load is not READY in the current generation; nothing was loaded."""
 
     reason = "KEY_NOT_READY"
-    next_step = "Look the prefix up again with a hold and load what is found, or compute the blocks."
+    next_step = (
+        "Look the prefix up again with a hold and load what is found, or compute the blocks."
+    )
 
 
 class TooManyTransfers(Refusal):

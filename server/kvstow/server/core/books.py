@@ -1,0 +1,205 @@
+"""All tables of the ledger in one place, and the moves that several verbs share.
+
+Only the verbs (`lookups`, `stores`, `loads`, `resets`, `lives`, `expiry`) change the books, each as one indivisible step:
+it refuses before its first change, or it carries through.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from .admission import Admission
+from .deadlines import Deadlines, GraceDue
+from .errors import NoSuchSession, NoSuchSpace, StaleGeneration
+from .events import Event, ResetDrained, TransferEnded
+from .pool import HostPool
+from .sessions import Session
+from .spaces import Space
+from .transfers import Lease, Transfer
+from .types import (
+    BlockFailure,
+    Identity,
+    LeaseId,
+    SessionId,
+    SpaceId,
+    TransferId,
+    TransferKind,
+    TransferState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What bounds the books.
+
+    Args:
+        max_keys: keys in one call.
+        max_transfers: transfers of a session that are unfinished or whose report is unacknowledged.
+        max_leases: leases of a session.
+        max_sessions, max_spaces: of the daemon.
+        max_events: events besides terminal reports that are kept for a reader.
+        max_lease_s: longest life of a lease, in seconds.
+        max_deadline_s: longest deadline of a transfer, in seconds.
+        grace_s: how long a session lives without a stream, in seconds.
+    """
+
+    max_keys: int = 8192
+    max_transfers: int = 4096
+    max_leases: int = 4096
+    max_sessions: int = 64
+    max_spaces: int = 64
+    max_events: int = 1024
+    max_lease_s: float = 300.0
+    max_deadline_s: float = 3600.0
+    grace_s: float = 10.0
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened since the start, apart from what a space counts; every field only rises."""
+
+    transfers: Counter[tuple[TransferKind, TransferState]] = field(default_factory=Counter)
+    session_ends: Counter[str] = field(default_factory=Counter)
+    sessions_opened: int = 0
+    leases_expired: int = 0
+    overdue: int = 0
+    late_completions: int = 0
+    events_lost: int = 0
+
+
+@dataclass(slots=True)
+class Books:
+    """Every table; keys of `transfers` are session and transfer id."""
+
+    limits: Limits
+    pool: HostPool
+    admission: Admission
+    spaces: dict[SpaceId, Space] = field(default_factory=dict)
+    space_ids: dict[Identity, SpaceId] = field(default_factory=dict)
+    sessions: dict[SessionId, Session] = field(default_factory=dict)
+    transfers: dict[tuple[SessionId, TransferId], Transfer] = field(default_factory=dict)
+    leases: dict[LeaseId, Lease] = field(default_factory=dict)
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    counters: Counters = field(default_factory=Counters)
+    told: set[SessionId] = field(default_factory=set)
+    """Sessions that got an event since somebody last asked."""
+    last_serial: int = 0
+
+    def serial(self) -> int:
+        """A number never given before; it names spaces, sessions, leases and indexes."""
+        self.last_serial += 1
+        return self.last_serial
+
+    def session(self, session: SessionId) -> Session:
+        """The session with this id.
+
+        Raises:
+            NoSuchSession: it ended or never was.
+        """
+        found = self.sessions.get(session)
+        if found is None:
+            raise NoSuchSession(
+                f"session {session} does not exist in this daemon process", session=session
+            )
+        return found
+
+    def space(self, space: SpaceId) -> Space:
+        """The space with this id.
+
+        Raises:
+            NoSuchSpace: it was dropped or never was.
+        """
+        found = self.spaces.get(space)
+        if found is None:
+            raise NoSuchSpace(f"space {space} does not exist in this daemon process", space=space)
+        return found
+
+    def space_at(self, session: Session, generation: int) -> Space:
+        """The session's space, if `generation` is its current one.
+
+        Raises:
+            StaleGeneration: it is another one.
+        """
+        space = self.spaces[session.space]
+        if generation != space.generation:
+            raise StaleGeneration(
+                f"generation {generation} of space {space.id} is over, the current one is {space.generation}",
+                generation=space.generation,
+            )
+        return space
+
+    def tell(self, session: Session, event: Event, now: float) -> None:
+        """Put an event on a session's stream; a session that reads without ever acknowledging ends."""
+        lost = session.outbox.lost_count
+        session.outbox.put(event)
+        self.told.add(session.id)
+        self.counters.events_lost += session.outbox.lost_count - lost
+        if session.outbox.overflowed:
+            session.grace_deadline = now
+            self.deadlines.add(now, GraceDue(session.id))
+
+    def tell_space(self, space: Space, event: Event, now: float) -> None:
+        """Put an event on the stream of every session of a space."""
+        for session in self.sessions.values():
+            if session.space == space.id:
+                self.tell(session, event, now)
+
+    def void_lease(self, lease: LeaseId, now: float) -> Lease | None:
+        """Give back all holds of a lease; None if there is no such lease."""
+        found = self.leases.pop(lease, None)
+        if found is None:
+            return None
+        for table, slots in found.held:
+            table.unhold(slots, now)
+        del self.sessions[found.session].leases[found.request]
+        return found
+
+    def abandon(self, transfer: Transfer, now: float) -> None:
+        """Nobody will see the result: a queued transfer ends now, a running one when its copy has ended."""
+        if transfer.abandoned:
+            return
+        transfer.abandoned = True
+        if transfer.kind is TransferKind.STORE:
+            for part in transfer.parts:
+                for key in part.keys:
+                    part.index.abort(key)
+        if transfer.state is TransferState.QUEUED:
+            self.release_slots(transfer, now)
+            self.end_transfer(transfer, TransferState.ABANDONED, (), now)
+
+    def release_slots(self, transfer: Transfer, now: float) -> None:
+        """A transfer gives up its slots without a result: those it filled become free, those it read lose its hold."""
+        for part in transfer.parts:
+            if transfer.kind is TransferKind.STORE:
+                part.table.give_back(part.slots)
+            else:
+                part.table.unhold(part.slots, now)
+
+    def end_transfer(
+        self,
+        transfer: Transfer,
+        state: TransferState,
+        failures: Sequence[BlockFailure],
+        now: float,
+    ) -> None:
+        """Write the one terminal report of a transfer that owns no slot any more."""
+        transfer.state, transfer.parts = state, ()
+        transfer.plan = replace(transfer.plan, copies=())
+        del self.transfers[transfer.session, transfer.id]
+        self.counters.transfers[transfer.kind, state] += 1
+        session = self.sessions.get(transfer.session)
+        if session is not None:
+            session.overdue_count -= transfer.overdue
+            del session.transfers[transfer.id]
+            session.settled[transfer.id] = transfer
+            self.tell(
+                session, TransferEnded(transfer.id, transfer.kind, state, tuple(failures)), now
+            )
+        space = self.spaces.get(transfer.space)
+        if space is not None:
+            self.tell_drained(space, space.transfer_ended(transfer.generation), now)
+
+    def tell_drained(self, space: Space, generations: Sequence[int], now: float) -> None:
+        """Report resets that have drained."""
+        for generation in generations:
+            self.tell_space(space, ResetDrained(generation), now)

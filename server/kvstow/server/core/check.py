@@ -1,0 +1,182 @@
+"""The invariants of the books, each checked against a recount; called after every step of every test.
+
+It walks everything and is far too slow for a busy daemon; it changes nothing and raises on the first contradiction.
+"""
+
+from collections import Counter, defaultdict
+
+from .books import Books
+from .errors import BooksError
+from .index import BlockIndex
+from .slots import SlotTable
+from .types import TransferKind
+
+_SlotKey = tuple[int, int]
+
+
+def check(books: Books) -> None:
+    """See `Ledger.check`."""
+    taken, readers = _owned_by_transfers(books)
+    for lease in books.leases.values():
+        for table, slots in lease.held:
+            for slot in slots:
+                readers[table.slot_bytes, slot] += 1
+    for table in books.pool.tables.values():
+        _check_table(table, taken, readers)
+    _check_extents(books)
+    _check_spaces(books, taken)
+    _check_sessions(books)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise BooksError(message)
+
+
+def _owned_by_transfers(books: Books) -> tuple[Counter[_SlotKey], Counter[_SlotKey]]:
+    taken: Counter[_SlotKey] = Counter()
+    readers: Counter[_SlotKey] = Counter()
+    for transfer in books.transfers.values():
+        counted = taken if transfer.kind is TransferKind.STORE else readers
+        for part in transfer.parts:
+            for slot in part.slots:
+                counted[part.table.slot_bytes, slot] += 1
+    for key, count in taken.items():
+        _require(count == 1, f"slot {key} is filled by {count} transfers")
+    return taken, readers
+
+
+def _check_table(table: SlotTable, taken: Counter[_SlotKey], readers: Counter[_SlotKey]) -> None:
+    table.policy.check()
+    order = list(table.policy.order())
+    evictable = set(order)
+    _require(len(order) == len(evictable), "a slot stands twice in the eviction order")
+    seen: Counter[str] = Counter()
+    for extent in table.extents.values():
+        free = set(extent.free)
+        _require(
+            len(free) == len(extent.free),
+            f"a slot stands twice on the free list of extent {extent.number}",
+        )
+        busy = 0
+        for slot in table.slots_of(extent):
+            key = (table.slot_bytes, slot)
+            _require(
+                table.holds[slot] == readers[key],
+                f"slot {key} has {table.holds[slot]} holds, not {readers[key]}",
+            )
+            states = [slot in free, slot in evictable, bool(readers[key]), bool(taken[key])]
+            _require(
+                states.count(True) == 1, f"slot {key} is (free, evictable, held, taken) = {states}"
+            )
+            busy += states[2] or states[3]
+            seen.update(
+                name
+                for name, yes in zip(("free", "evictable", "held", "taken"), states, strict=True)
+                if yes
+            )
+            _check_owner(
+                table, slot, needed=slot in evictable, allowed=not (slot in free or taken[key])
+            )
+        _require(
+            busy == extent.busy_count,
+            f"extent {extent.number} has {busy} busy slots, not {extent.busy_count}",
+        )
+    _require(
+        seen["free"] == table.free_count, f"{seen['free']} free slots, not {table.free_count}"
+    )
+    _require(
+        seen["held"] + seen["taken"] == table.busy_count, f"busy slots are not {table.busy_count}"
+    )
+    _require(
+        seen["evictable"] == table.evictable_count + table.retired_count,
+        f"{seen['evictable']} slots in the eviction order, not {table.evictable_count} + {table.retired_count}",
+    )
+    _require(seen.total() == table.slot_count, "free and used slots do not add up to the capacity")
+
+
+def _check_owner(table: SlotTable, slot: int, *, needed: bool, allowed: bool) -> None:
+    owner, key = table.owners[slot], table.keys[slot]
+    _require((owner is None) == (key is None), f"slot {slot} has half an entry")
+    _require(owner is not None or not needed, f"evictable slot {slot} belongs to no index")
+    _require(owner is None or allowed, f"slot {slot} is free or being filled and yet in an index")
+    if owner is not None and key is not None:
+        _require(owner.probe([key]) == [slot], f"slot {slot} is not where its index says")
+
+
+def _check_extents(books: Books) -> None:
+    used = [number for table in books.pool.tables.values() for number in table.extents]
+    _require(len(set(used)) == len(used), "an extent serves two slot sizes")
+    _require(len(used) + books.pool.unused_count == books.pool.extent_count, "an extent is lost")
+
+
+def _check_spaces(books: Books, taken: Counter[_SlotKey]) -> None:
+    living: dict[int, set[BlockIndex]] = defaultdict(set)
+    for space in books.spaces.values():
+        _require(
+            books.space_ids.get(space.identity) == space.id,
+            f"space {space.id} is not found by its identity",
+        )
+        sessions = sum(session.space == space.id for session in books.sessions.values())
+        _require(
+            sessions == space.sessions,
+            f"space {space.id} has {sessions} sessions, not {space.sessions}",
+        )
+        running = Counter(
+            found.generation for found in books.transfers.values() if found.space == space.id
+        )
+        _require(running == space.running, f"space {space.id} runs {running}, not {space.running}")
+        oldest = min(running, default=space.generation)
+        _require(
+            all(oldest < due <= space.generation for due in space.draining),
+            "a drained reset was not reported",
+        )
+        for index, table in zip(space.indexes, space.tables, strict=True):
+            _require(not index.retired, f"space {space.id} shows a retired index")
+            living[table.slot_bytes].add(index)
+            _check_index(index, table, taken)
+    for table in books.pool.tables.values():
+        shown = living[table.slot_bytes] | set(table.retired)
+        _require(
+            all(owner is None or owner in shown for owner in table.owners),
+            "a block belongs to an index that no space shows",
+        )
+
+
+def _check_index(index: BlockIndex, table: SlotTable, taken: Counter[_SlotKey]) -> None:
+    ready = dict(index.ready_items())
+    _require(len(ready) == index.ready_count, f"{len(ready)} READY keys, not {index.ready_count}")
+    for key, slot in ready.items():
+        _require(
+            table.owners[slot] is index and table.keys[slot] == key,
+            f"READY key {key.hex()} lost slot {slot}",
+        )
+    for key, slot in index.writing_items():
+        _require(key not in ready, f"key {key.hex()} is READY and WRITING")
+        _require(taken[table.slot_bytes, slot] == 1, f"WRITING key {key.hex()} has no transfer")
+
+
+def _check_sessions(books: Books) -> None:
+    leases = {lease for session in books.sessions.values() for lease in session.leases.values()}
+    _require(leases == set(books.leases), "leases and sessions disagree")
+    for session in books.sessions.values():
+        for transfer in session.transfers.values():
+            _require(
+                books.transfers.get((session.id, transfer.id)) is transfer,
+                f"transfer {transfer.id} of session {session.id} is not in the books",
+            )
+        overdue = sum(transfer.overdue for transfer in session.transfers.values())
+        _require(
+            overdue == session.overdue_count,
+            f"session {session.id} counts {session.overdue_count} overdue",
+        )
+        _require(
+            session.outbox.report_count == len(session.settled),
+            f"session {session.id} has {session.outbox.report_count} reports for {len(session.settled)} transfers",
+        )
+    for session_id, transfer_id in books.transfers:
+        owner = books.sessions.get(session_id)
+        _require(
+            owner is None or transfer_id in owner.transfers,
+            f"transfer {transfer_id} is unknown to its session",
+        )

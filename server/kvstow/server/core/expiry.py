@@ -1,0 +1,67 @@
+"""What happens because time has passed."""
+
+from dataclasses import dataclass
+
+from .books import Books
+from .deadlines import GraceDue, LeaseDue, TransferDue
+from .events import LeaseExpired, TransferOverdue
+from .lives import end_session
+from .types import LeaseId, SessionEnd, SessionId, TransferId
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What fell due: for the log, and for the caller that has to close memory."""
+
+    leases: tuple[LeaseId, ...]
+    overdue: tuple[tuple[SessionId, TransferId], ...]
+    sessions: tuple[SessionId, ...]
+
+
+def expire(books: Books, *, now: float) -> Expired:
+    """See `Ledger.expire`."""
+    leases, overdue, sessions = [], [], []
+    for due in books.deadlines.pop_due(now):
+        match due:
+            case LeaseDue(lease) if _expire_lease(books, lease, now):
+                leases.append(lease)
+            case TransferDue(session, transfer) if _mark_overdue(books, session, transfer, now):
+                overdue.append((session, transfer))
+            case GraceDue(session) if _end_unwatched(books, session, now):
+                sessions.append(session)
+            case _:
+                pass
+    return Expired(tuple(leases), tuple(overdue), tuple(sessions))
+
+
+def _expire_lease(books: Books, lease_id: LeaseId, now: float) -> bool:
+    lease = books.void_lease(lease_id, now)
+    if lease is None:
+        return False
+    books.counters.leases_expired += 1
+    books.tell(books.sessions[lease.session], LeaseExpired(lease.id, lease.request), now)
+    return True
+
+
+def _mark_overdue(
+    books: Books, session_id: SessionId, transfer_id: TransferId, now: float
+) -> bool:
+    transfer = books.transfers.get((session_id, transfer_id))
+    if transfer is None or transfer.overdue:
+        return False
+    transfer.overdue = True
+    books.counters.overdue += 1
+    session = books.sessions.get(session_id)
+    if session is not None:
+        session.overdue_count += 1
+        age_s = now - transfer.began_at
+        books.tell(session, TransferOverdue(transfer.id, transfer.kind, age_s), now)
+    return True
+
+
+def _end_unwatched(books: Books, session_id: SessionId, now: float) -> bool:
+    session = books.sessions.get(session_id)
+    if session is None or session.grace_deadline is None or session.grace_deadline > now:
+        return False
+    end_session(books, session_id, SessionEnd.STREAM_LOST, now=now)
+    return True

@@ -1,0 +1,179 @@
+"""Key to slot, for one group in one generation of one space.
+
+The life of a key, and the only moves there are:
+
+            begin               publish              evict
+    ABSENT ------> WRITING ----------------> READY --------> ABSENT
+                      |                                        ^
+                      +----------------- abort ----------------+
+
+A key that is WRITING is never readable. A reset does not walk the keys: the space gets a new index and this one is
+retired; its READY entries stay only so that their slots can be found and handed back little by little.
+
+READY entries are dictionary items from key to slot number and nothing else. Above DENSE_LIMIT entries the dictionary is
+split by hash into shards, because one large dictionary that grows stalls its caller for longer than a request may take.
+"""
+
+from collections.abc import Iterator, Sequence
+from enum import Enum
+from functools import partial
+from itertools import takewhile
+from operator import is_not
+
+from .errors import BooksError
+from .types import KeyState
+
+DENSE_LIMIT = 1 << 15
+"""Up to this many slots one dictionary serves: it grows within milliseconds and is probed fastest."""
+
+SHARD_TARGET = 1 << 12
+"""Entries per shard that a larger index aims at when full."""
+
+_SHARD_SHIFT = 32
+"""A dictionary uses the low bits of a hash first; shards are chosen by bits above them."""
+
+_present = partial(is_not, None)
+
+
+class Move(Enum):
+    """What can happen to a key."""
+
+    BEGIN = "begin"
+    PUBLISH = "publish"
+    ABORT = "abort"
+    EVICT = "evict"
+
+
+TRANSITIONS: dict[KeyState, dict[Move, KeyState]] = {
+    KeyState.ABSENT: {Move.BEGIN: KeyState.WRITING},
+    KeyState.WRITING: {Move.PUBLISH: KeyState.READY, Move.ABORT: KeyState.ABSENT},
+    KeyState.READY: {Move.EVICT: KeyState.ABSENT},
+}
+"""Every legal move; anything else is a bug of the caller and raises BooksError."""
+
+
+class BlockIndex:
+    """The keys of one group in one generation.
+
+    Args:
+        serial: unique number of this index, never used twice in a daemon process.
+        slot_limit: how many slots the host pool could give to this group.
+
+    Attributes:
+        ready_count: keys that are READY.
+        evicted_count: READY keys that left by policy, ever; counted by the host pool.
+        retired: a reset has ended this generation; no lookup reaches the index any more.
+    """
+
+    __slots__ = (
+        "_mask",
+        "_shards",
+        "_writing",
+        "evicted_count",
+        "ready_count",
+        "retired",
+        "serial",
+    )
+
+    def __init__(self, serial: int, slot_limit: int) -> None:
+        shard_count = 1
+        if slot_limit > DENSE_LIMIT:
+            shard_count = 1 << (slot_limit // SHARD_TARGET).bit_length()
+        self.serial = serial
+        self.ready_count = 0
+        self.evicted_count = 0
+        self.retired = False
+        self._mask = shard_count - 1
+        self._shards: list[dict[bytes, int]] = [{} for _ in range(shard_count)]
+        self._writing: dict[bytes, int] = {}
+
+    @property
+    def writing_count(self) -> int:
+        """Keys that are WRITING."""
+        return len(self._writing)
+
+    def probe(self, keys: Sequence[bytes]) -> list[int | None]:
+        """Slot of each READY key, None for the others."""
+        shards, mask = self._shards, self._mask
+        if not mask:
+            found: Iterator[int | None] = map(shards[0].get, keys)
+            return list(found)
+        return [shards[hash(key) >> _SHARD_SHIFT & mask].get(key) for key in keys]
+
+    def ready_prefix(self, keys: Sequence[bytes]) -> list[int]:
+        """Slots of the leading READY keys."""
+        shards, mask = self._shards, self._mask
+        if not mask:
+            return list(takewhile(_present, map(shards[0].get, keys)))
+        slots = []
+        for key in keys:
+            slot = shards[hash(key) >> _SHARD_SHIFT & mask].get(key)
+            if slot is None:
+                break
+            slots.append(slot)
+        return slots
+
+    def present_count(self, keys: Sequence[bytes], start: int) -> int:
+        """How many keys from `start` on are READY or WRITING before the first that is neither."""
+        count = 0
+        for position in range(start, len(keys)):
+            if self.state(keys[position]) is KeyState.ABSENT:
+                break
+            count += 1
+        return count
+
+    def state(self, key: bytes) -> KeyState:
+        """Where the key stands."""
+        if key in self._shards[hash(key) >> _SHARD_SHIFT & self._mask]:
+            return KeyState.READY
+        return KeyState.WRITING if key in self._writing else KeyState.ABSENT
+
+    def is_writing(self, key: bytes) -> bool:
+        """Whether a store of this key is under way."""
+        return key in self._writing
+
+    def begin(self, key: bytes, slot: int) -> None:
+        """ABSENT to WRITING: `slot` is being filled."""
+        if self.state(key) is not KeyState.ABSENT:
+            raise BooksError(f"begin of key {key.hex()} which is {self.state(key).name}")
+        self._writing[key] = slot
+
+    def publish(self, key: bytes) -> None:
+        """WRITING to READY: the bytes are complete."""
+        slot = self._leave_writing(key)
+        self._shards[hash(key) >> _SHARD_SHIFT & self._mask][key] = slot
+        self.ready_count += 1
+
+    def abort(self, key: bytes) -> None:
+        """WRITING to ABSENT: as if the store had never been offered."""
+        self._leave_writing(key)
+
+    def evict(self, key: bytes) -> None:
+        """READY to ABSENT."""
+        if self._shards[hash(key) >> _SHARD_SHIFT & self._mask].pop(key, None) is None:
+            raise BooksError(f"eviction of key {key.hex()} which is {self.state(key).name}")
+        self.ready_count -= 1
+
+    def drain_shard(self) -> list[int]:
+        """Take out the READY entries of one shard of a retired index; returns their slots, empty when none is left."""
+        while self._shards:
+            slots = list(self._shards.pop().values())
+            if slots:
+                self.ready_count -= len(slots)
+                return slots
+        return []
+
+    def ready_items(self) -> Iterator[tuple[bytes, int]]:
+        """All READY keys with their slots; for checks only, it walks everything."""
+        for shard in self._shards:
+            yield from shard.items()
+
+    def writing_items(self) -> Iterator[tuple[bytes, int]]:
+        """All WRITING keys with their slots."""
+        yield from self._writing.items()
+
+    def _leave_writing(self, key: bytes) -> int:
+        slot = self._writing.pop(key, None)
+        if slot is None:
+            raise BooksError(f"end of writing of key {key.hex()} which is {self.state(key).name}")
+        return slot

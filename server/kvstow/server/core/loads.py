@@ -1,0 +1,162 @@
+"""Begin of a load, and how any transfer starts, ends or is cancelled."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .books import Books
+from .errors import KeyNotReady
+from .sessions import Session
+from .spaces import Space
+from .stores import begin
+from .transfers import Part, Transfer
+from .types import (
+    BlockFailure,
+    GroupBlocks,
+    GroupCopies,
+    LeaseId,
+    SessionId,
+    TransferId,
+    TransferKind,
+    TransferPlan,
+    TransferState,
+)
+from .validation import check_transfer, fingerprint, repeated_transfer
+
+
+def begin_load(
+    books: Books,
+    session_id: SessionId,
+    transfer_id: TransferId,
+    generation: int,
+    groups: Sequence[GroupBlocks],
+    *,
+    lease: LeaseId | None,
+    deadline_s: float,
+    now: float,
+) -> TransferPlan:
+    """See `Ledger.begin_load`."""
+    session = books.session(session_id)
+    repeated = repeated_transfer(session, transfer_id, TransferKind.LOAD, groups)
+    if repeated is not None:
+        return replace(repeated.plan, repeated=True)
+    space = books.space_at(session, generation)
+    check_transfer(books, session, space, groups, deadline_s)
+    parts = _find(space, groups)
+    copies = tuple(
+        GroupCopies(group.group, part.table.slot_bytes, part.slots, group.blocks, part.positions)
+        for group, part in zip(groups, parts, strict=True)
+    )
+    for part in parts:
+        part.table.hold(part.slots, now)
+    if lease is not None:
+        _void_own(books, session, lease, now)
+    mark = fingerprint(TransferKind.LOAD, groups)
+    plan = TransferPlan(session_id, transfer_id, TransferKind.LOAD, copies)
+    begin(books, session, Transfer(plan, space.id, generation, mark, parts, now, now + deadline_s))
+    return plan
+
+
+def _find(space: Space, groups: Sequence[GroupBlocks]) -> list[Part]:
+    parts, start = [], 0
+    for group in groups:
+        index = space.indexes[group.group]
+        slots = index.ready_prefix(group.keys)
+        if len(slots) < len(group.keys):
+            state = index.state(group.keys[len(slots)]).name
+            raise KeyNotReady(
+                f"key {len(slots)} of group {group.group} is {state}",
+                group=group.group,
+                index=len(slots),
+                state=state,
+            )
+        positions = range(start, start + len(slots))
+        parts.append(Part(index, space.tables[group.group], group.keys, slots, positions))
+        start += len(slots)
+    return parts
+
+
+def _void_own(books: Books, session: Session, lease: LeaseId, now: float) -> None:
+    found = books.leases.get(lease)
+    if found is not None and found.session == session.id:
+        books.void_lease(lease, now)
+
+
+def start(books: Books, session_id: SessionId, transfer_id: TransferId) -> bool:
+    """See `Ledger.start`."""
+    transfer = books.transfers.get((session_id, transfer_id))
+    if transfer is None:
+        return False
+    transfer.state = TransferState.RUNNING
+    return True
+
+
+def finish(
+    books: Books,
+    session_id: SessionId,
+    transfer_id: TransferId,
+    failures: Sequence[BlockFailure],
+    *,
+    now: float,
+) -> TransferState | None:
+    """See `Ledger.finish`."""
+    transfer = books.transfers.get((session_id, transfer_id))
+    if transfer is None:
+        books.counters.late_completions += 1
+        return None
+    if transfer.abandoned:
+        books.release_slots(transfer, now)
+        books.end_transfer(transfer, TransferState.ABANDONED, (), now)
+        return TransferState.ABANDONED
+    space = books.spaces[transfer.space]
+    failed = {failure.position for failure in failures}
+    settle = _settle_store if transfer.kind is TransferKind.STORE else _settle_load
+    for part in transfer.parts:
+        settle(space, part, failed, now)
+    state = TransferState.FAILED if failures else TransferState.DONE
+    books.end_transfer(transfer, state, failures, now)
+    return state
+
+
+def cancel(
+    books: Books, session_id: SessionId, transfers: Sequence[TransferId], *, now: float
+) -> tuple[int, int]:
+    """See `Ledger.cancel`."""
+    session = books.session(session_id)
+    ended = abandoned = 0
+    for transfer_id in transfers:
+        transfer = session.transfers.get(transfer_id)
+        if transfer is None or transfer.abandoned:
+            continue
+        books.abandon(transfer, now)
+        if transfer.state is TransferState.ABANDONED:
+            ended += 1
+        else:
+            abandoned += 1
+    return ended, abandoned
+
+
+def _settle_store(space: Space, part: Part, failed: set[int], now: float) -> None:
+    keys, slots = part.keys, part.slots
+    if failed:
+        good = [at for at, position in enumerate(part.positions) if position not in failed]
+        bad = [at for at, position in enumerate(part.positions) if position in failed]
+        for at in bad:
+            part.index.abort(keys[at])
+        part.table.give_back(slots[at] for at in bad)
+        keys, slots = [keys[at] for at in good], [slots[at] for at in good]
+    for key in keys:
+        part.index.publish(key)
+    part.table.settle(slots, keys, part.index, now)
+    space.counters.stored_blocks += len(slots)
+
+
+def _settle_load(space: Space, part: Part, failed: set[int], now: float) -> None:
+    # A block that could not be read is dropped: offering it again would fail the same request for ever.
+    bad = [
+        slot
+        for slot, position in zip(part.slots, part.positions, strict=True)
+        if position in failed
+    ]
+    space.counters.dropped_blocks += part.table.orphan(bad)
+    part.table.unhold(part.slots, now)
+    space.counters.loaded_blocks += len(part.slots) - len(bad)

@@ -1,0 +1,144 @@
+"""Lookup and release: what of a prefix is there, and holds on it that last until the load."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .books import Books
+from .deadlines import LeaseDue
+from .errors import InvalidRequest, TooManyLeases
+from .index import BlockIndex
+from .sessions import Session
+from .slots import SlotTable
+from .transfers import Lease
+from .types import GroupHits, GroupKeys, Hold, KeyState, LeaseId, LookupResult, SessionId
+from .validation import check_groups
+
+
+@dataclass(frozen=True, slots=True)
+class LookupOptions:
+    """How a lookup is made.
+
+    Args:
+        request: the engine's name of the request; needed with a hold.
+        hold: what to put under a lease.
+        ttl_s: life of the lease in seconds.
+        touch: the hits count as used; ignored with a hold, which always does.
+        want_states: answer the state of every key.
+    """
+
+    request: str = ""
+    hold: Hold = Hold.NONE
+    ttl_s: float = 30.0
+    touch: bool = False
+    want_states: bool = False
+
+
+def lookup(
+    books: Books,
+    session_id: SessionId,
+    generation: int,
+    groups: Sequence[GroupKeys],
+    options: LookupOptions,
+    *,
+    now: float,
+) -> LookupResult:
+    """See `Ledger.lookup`."""
+    session = books.session(session_id)
+    space = books.space_at(session, generation)
+    check_groups(space, groups, books.limits.max_keys)
+    if options.hold is not Hold.NONE:
+        _check_hold(books, session, options)
+        if options.request in session.leases:
+            books.void_lease(session.leases[options.request], now)
+    stalled = session.overdue_count > 0
+    hits, found = [], []
+    for group in groups:
+        index, table = space.indexes[group.group], space.tables[group.group]
+        hit, slots = _miss(group, options) if stalled else _probe(index, group, options)
+        hits.append(hit)
+        if slots:
+            found.append((table, slots))
+        space.counters.hit_blocks += hit.hit_count
+        space.counters.pending_blocks += hit.pending_count
+        space.counters.missed_blocks += len(group.keys) - hit.hit_count - hit.pending_count
+    space.counters.lookups += 1
+    if options.hold is not Hold.NONE and found:
+        lease = _lease(books, session, options, found, now)
+        return LookupResult(generation, tuple(hits), lease.id, lease.expires_at)
+    if options.touch:
+        for table, slots in found:
+            table.touch(slots)
+    return LookupResult(generation, tuple(hits), None, None)
+
+
+def release(books: Books, session_id: SessionId, leases: Sequence[LeaseId], *, now: float) -> int:
+    """See `Ledger.release`."""
+    books.session(session_id)
+    count = 0
+    for lease in leases:
+        found = books.leases.get(lease)
+        if found is not None and found.session == session_id:
+            books.void_lease(lease, now)
+            count += 1
+    return count
+
+
+def _check_hold(books: Books, session: Session, options: LookupOptions) -> None:
+    if not options.request:
+        raise InvalidRequest("a lookup with a hold needs the name of its request", field="request")
+    if not 0 < options.ttl_s <= books.limits.max_lease_s:
+        raise InvalidRequest(
+            f"lease of {options.ttl_s} s is not between 0 and {books.limits.max_lease_s} s",
+            field="lease_ttl_s",
+        )
+    if options.request not in session.leases and len(session.leases) >= books.limits.max_leases:
+        raise TooManyLeases(
+            f"session {session.id} has {len(session.leases)} leases, the limit",
+            limit=books.limits.max_leases,
+        )
+
+
+def _probe(
+    index: BlockIndex, group: GroupKeys, options: LookupOptions
+) -> tuple[GroupHits, Sequence[int]]:
+    if options.hold is not Hold.READY and not options.want_states:
+        slots = index.ready_prefix(group.keys)
+        return GroupHits(len(slots), index.present_count(group.keys, len(slots))), slots
+    probed = index.probe(group.keys)
+    hit_count = probed.index(None) if None in probed else len(probed)
+    states = ""
+    if options.want_states:
+        states = "".join(index.state(key).value for key in group.keys)
+    ready = [slot for slot in probed if slot is not None]
+    slots = ready if options.hold is Hold.READY else ready[:hit_count]
+    return GroupHits(hit_count, index.present_count(group.keys, hit_count), states), slots
+
+
+def _miss(group: GroupKeys, options: LookupOptions) -> tuple[GroupHits, Sequence[int]]:
+    return GroupHits(
+        0, 0, KeyState.ABSENT.value * len(group.keys) if options.want_states else ""
+    ), ()
+
+
+def _lease(
+    books: Books,
+    session: Session,
+    options: LookupOptions,
+    found: Sequence[tuple[SlotTable, Sequence[int]]],
+    now: float,
+) -> Lease:
+    for table, slots in found:
+        table.hold(slots, now)
+    lease = Lease(
+        LeaseId(books.serial()),
+        session.id,
+        session.space,
+        options.request,
+        found,
+        now,
+        now + options.ttl_s,
+    )
+    books.leases[lease.id] = lease
+    session.leases[options.request] = lease.id
+    books.deadlines.add(lease.expires_at, LeaseDue(lease.id))
+    return lease

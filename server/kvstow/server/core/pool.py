@@ -1,0 +1,159 @@
+"""The host pool as the books see it: extents, the slot tables they serve, and where room for a store comes from.
+
+Room is found in this order: free slots of the right size (among them those that a reset has dropped), unused extents,
+extents of another size whose blocks are all evictable (coldest first), and only for the rest eviction. The third comes
+before the fourth only when the fourth alone would not suffice.
+
+Everything is all-or-nothing: `room` counts without changing anything, `take` is called for no more than that.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from .errors import BlockTooLarge, BooksError
+from .index import BlockIndex
+from .policy import EvictionPolicy
+from .slots import Extent, SlotTable
+
+Protected = Mapping[int, Collection[int]]
+"""Per slot size, slots that must not be given up: the blocks that the same request names."""
+
+PolicyFactory = Callable[[Callable[[int], int]], EvictionPolicy]
+"""Makes a policy; it is given a function from a slot to a number that identifies the block in it."""
+
+
+class HostPool:
+    """All extents and all slot tables.
+
+    Args:
+        size_bytes: size of the pool; what does not fill an extent is not used.
+        extent_bytes: size of one extent.
+        make_policy: called once for each slot size.
+    """
+
+    def __init__(self, size_bytes: int, extent_bytes: int, make_policy: PolicyFactory) -> None:
+        self.extent_bytes = extent_bytes
+        self.extent_count = size_bytes // extent_bytes
+        self.tables: dict[int, SlotTable] = {}
+        self._unused = list(range(self.extent_count - 1, -1, -1))
+        self._make_policy = make_policy
+
+    @property
+    def unused_count(self) -> int:
+        """Extents that serve no slot size."""
+        return len(self._unused)
+
+    def table(self, slot_bytes: int) -> SlotTable:
+        """The table of a slot size, made at the first call.
+
+        Raises:
+            BlockTooLarge: no extent can hold one such slot.
+        """
+        if slot_bytes > self.extent_bytes:
+            raise BlockTooLarge(
+                f"a slot of {slot_bytes} bytes does not fit into an extent of {self.extent_bytes} bytes",
+                slot_bytes=slot_bytes,
+                extent_bytes=self.extent_bytes,
+            )
+        if slot_bytes not in self.tables:
+            owners: list[BlockIndex | None] = []
+            keys: list[bytes | None] = []
+            policy = self._make_policy(lambda slot: _identify(owners[slot], keys[slot]))
+            table = SlotTable(slot_bytes, self.extent_bytes // slot_bytes, policy)
+            table.owners, table.keys = owners, keys
+            self.tables[slot_bytes] = table
+        return self.tables[slot_bytes]
+
+    def slot_limit(self, slot_bytes: int) -> int:
+        """Slots of this size if the whole pool served it."""
+        return self.extent_count * (self.extent_bytes // slot_bytes)
+
+    def room(self, table: SlotTable, wanted: int, protected: Protected) -> int:
+        """How many of `wanted` slots can be had without giving up a protected block."""
+        have = table.free_count + table.retired_count
+        have += self.unused_count * table.slots_per_extent
+        if have >= wanted:
+            return wanted
+        kept = sum(not table.holds[slot] for slot in protected.get(table.slot_bytes, ()))
+        have += table.evictable_count - kept
+        if have >= wanted:
+            return wanted
+        for _ in self._reclaimable(table, protected):
+            have += table.slots_per_extent
+        return min(wanted, have)
+
+    def take(self, table: SlotTable, count: int, protected: Protected) -> list[int]:
+        """Slots for a transfer, ascending; `room` must have said that there are as many."""
+        self._take_back_retired(table, count)
+        while table.free_count < count and self._unused:
+            table.add_extent(self._unused.pop())
+        kept = protected.get(table.slot_bytes, ())
+        spare = table.evictable_count - sum(not table.holds[slot] for slot in kept)
+        while table.free_count + spare < count:
+            self._reclaim(*self._coldest(table, protected))
+            table.add_extent(self._unused.pop())
+        if table.free_count < count:
+            self._evict(table, count - table.free_count, kept)
+        return table.take(count)
+
+    def sweep(self) -> bool:
+        """Hand back the slots of one more shard of dropped entries; True while some are left."""
+        for table in self.tables.values():
+            if table.retired:
+                self._take_back_shard(table)
+                return True
+        return False
+
+    def _take_back_retired(self, table: SlotTable, count: int) -> None:
+        while table.free_count < count and table.retired:
+            self._take_back_shard(table)
+
+    def _take_back_shard(self, table: SlotTable) -> None:
+        slots = table.retired[-1].drain_shard()
+        if not slots:
+            table.retired.pop()
+            return
+        table.policy.withdraw(slots)
+        table.clear(slots)
+
+    def _evict(self, table: SlotTable, count: int, kept: Collection[int]) -> None:
+        slots = table.policy.evict(count, kept)
+        for slot in slots:
+            self._forget(table, slot)
+        table.clear(slots)
+
+    def _forget(self, table: SlotTable, slot: int) -> None:
+        owner, key = table.owners[slot], table.keys[slot]
+        if owner is None or key is None:
+            raise BooksError(f"slot {slot} was chosen for eviction but holds no block")
+        owner.evict(key)
+        if not owner.retired:
+            owner.evicted_count += 1
+
+    def _reclaimable(
+        self, table: SlotTable, protected: Protected
+    ) -> Iterator[tuple[SlotTable, Extent]]:
+        for other in self.tables.values():
+            if other is table:
+                continue
+            kept = {slot // other.slots_per_extent for slot in protected.get(other.slot_bytes, ())}
+            for extent in other.extents.values():
+                if not extent.busy_count and extent.number not in kept:
+                    yield other, extent
+
+    def _coldest(self, table: SlotTable, protected: Protected) -> tuple[SlotTable, Extent]:
+        return min(self._reclaimable(table, protected), key=lambda found: found[1].used_at)
+
+    def _reclaim(self, table: SlotTable, extent: Extent) -> None:
+        slots = [slot for slot in table.slots_of(extent) if table.owners[slot] is not None]
+        table.policy.withdraw(slots)
+        for slot in slots:
+            self._forget(table, slot)
+        table.clear(slots)
+        table.drop_extent(extent)
+        self._unused.append(extent.number)
+
+
+def _identify(owner: BlockIndex | None, key: bytes | None) -> int:
+    if owner is None:
+        raise BooksError("a slot without a block was asked for its identity")
+    return hash((owner.serial, key))

@@ -1,0 +1,68 @@
+"""Reset and drop: a generation ends at once, whatever is running, and no memory is freed under a copy."""
+
+from .books import Books
+from .errors import SpaceInUse
+from .events import SpaceReset
+from .index import BlockIndex
+from .spaces import Space
+from .types import ResetResult, SpaceId, TransferKind, TransferState
+
+
+def reset(books: Books, space_id: SpaceId, *, now: float) -> ResetResult:
+    """See `Ledger.reset`."""
+    space = books.space(space_id)
+    dropped = space.ready_count
+    ended = _abandon_all(books, space, now)
+    for lease in [lease.id for lease in books.leases.values() if lease.space == space_id]:
+        books.void_lease(lease, now)
+    space.counters.dropped_blocks += dropped
+    space.counters.resets += 1
+    space.generation += 1
+    space.draining.append(space.generation)
+    _retire(books, space)
+    books.tell_space(space, SpaceReset(space.generation), now)
+    books.tell_drained(space, space.drained(), now)
+    stores, loads = _running(books, space)
+    return ResetResult(space.generation, dropped, stores, loads, ended)
+
+
+def drop_space(books: Books, space_id: SpaceId, *, now: float) -> int:
+    """See `Ledger.drop_space`."""
+    space = books.space(space_id)
+    if space.sessions:
+        raise SpaceInUse(
+            f"space {space_id} has {space.sessions} sessions", sessions=space.sessions
+        )
+    dropped = reset(books, space_id, now=now).dropped_count
+    del books.spaces[space_id]
+    del books.space_ids[space.identity]
+    return dropped
+
+
+def _abandon_all(books: Books, space: Space, now: float) -> int:
+    """Abandon every transfer of the space; running loads keep their slots, which leave the index. Returns how many ended."""
+    ended = 0
+    for transfer in [found for found in books.transfers.values() if found.space == space.id]:
+        books.abandon(transfer, now)
+        if transfer.state is TransferState.ABANDONED:
+            ended += 1
+        elif transfer.kind is TransferKind.LOAD:
+            for part in transfer.parts:
+                part.table.orphan(part.slots)
+    return ended
+
+
+def _retire(books: Books, space: Space) -> None:
+    fresh = []
+    for index, table in zip(space.indexes, space.tables, strict=True):
+        space.counters.evicted_blocks += index.evicted_count
+        index.retired = True
+        if index.ready_count:
+            table.retired.append(index)
+        fresh.append(BlockIndex(books.serial(), books.pool.slot_limit(table.slot_bytes)))
+    space.indexes = fresh
+
+
+def _running(books: Books, space: Space) -> tuple[int, int]:
+    kinds = [transfer.kind for transfer in books.transfers.values() if transfer.space == space.id]
+    return kinds.count(TransferKind.STORE), kinds.count(TransferKind.LOAD)

@@ -1,0 +1,231 @@
+"""Slots of one size: which are free, what the others hold, and how often each is held.
+
+A slot is always in one of these states, and `busy` counts the last two:
+
+    free         on the free list of its extent
+    evictable    READY, no hold: in the eviction policy's order
+    held         READY or already dropped from its index, read by a lease or a running load
+    taken        owned by the transfer that fills it
+
+The number of a slot says where it lies: slot = extent * slots_per_extent + position. Per slot there are only entries of
+flat lists, never an object. Nothing here chooses victims or knows transfers; `pool.HostPool` and the verbs of the ledger do.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from .errors import BooksError
+from .index import BlockIndex
+from .policy import EvictionPolicy
+
+
+class Extent:
+    """One fixed piece of the host pool while it serves one slot size.
+
+    Attributes:
+        number: which piece of the pool.
+        free: free slots, the lowest number last, so that slots are handed out in ascending runs.
+        busy_count: slots that are held or taken; such an extent cannot be reclaimed.
+        used_at: when a slot of it was last stored or read, in seconds of the caller's clock.
+    """
+
+    __slots__ = ("busy_count", "free", "number", "used_at")
+
+    def __init__(self, number: int, first_slot: int, slot_count: int) -> None:
+        self.number = number
+        self.free = list(range(first_slot + slot_count - 1, first_slot - 1, -1))
+        self.busy_count = 0
+        self.used_at = 0.0
+
+
+class SlotTable:
+    """All slots of one size.
+
+    Args:
+        slot_bytes: size of a slot.
+        slots_per_extent: how many fit into one extent.
+        policy: order in which evictable slots are given up.
+
+    Attributes:
+        keys, owners: per slot, the key and the index in which it is READY; None while it is in none.
+        holds: per slot, leases and running loads that read it.
+        free_count: slots on the free lists.
+        busy_count: slots that are held or taken.
+        extents: by number.
+        retired: indexes whose READY entries are dropped but whose slots were not handed back yet; such slots count
+            as free for everyone, and are taken back before anything is evicted.
+    """
+
+    __slots__ = (
+        "_open",
+        "busy_count",
+        "extents",
+        "free_count",
+        "holds",
+        "keys",
+        "owners",
+        "policy",
+        "retired",
+        "slot_bytes",
+        "slots_per_extent",
+    )
+
+    def __init__(self, slot_bytes: int, slots_per_extent: int, policy: EvictionPolicy) -> None:
+        self.slot_bytes = slot_bytes
+        self.slots_per_extent = slots_per_extent
+        self.policy = policy
+        self.keys: list[bytes | None] = []
+        self.owners: list[BlockIndex | None] = []
+        self.holds: list[int] = []
+        self.free_count = 0
+        self.busy_count = 0
+        self.extents: dict[int, Extent] = {}
+        self.retired: list[BlockIndex] = []
+        self._open: list[Extent] = []
+
+    @property
+    def slot_count(self) -> int:
+        """Slots of all extents that serve this size."""
+        return len(self.extents) * self.slots_per_extent
+
+    @property
+    def retired_count(self) -> int:
+        """Dropped entries whose slots still have to be handed back."""
+        return sum(index.ready_count for index in self.retired)
+
+    @property
+    def evictable_count(self) -> int:
+        """READY slots without a hold, in living generations."""
+        return self.slot_count - self.free_count - self.busy_count - self.retired_count
+
+    def add_extent(self, number: int) -> None:
+        """Put an unused extent of the host pool to work for this size."""
+        first = number * self.slots_per_extent
+        limit = first + self.slots_per_extent
+        missing = limit - len(self.holds)
+        if missing > 0:
+            self.keys.extend([None] * missing)
+            self.owners.extend([None] * missing)
+            self.holds.extend([0] * missing)
+            self.policy.grow(limit)
+        extent = Extent(number, first, self.slots_per_extent)
+        self.extents[number] = extent
+        self._open.append(extent)
+        self.free_count += self.slots_per_extent
+
+    def drop_extent(self, extent: Extent) -> None:
+        """Give an extent whose slots are all free back to the host pool."""
+        if len(extent.free) != self.slots_per_extent:
+            raise BooksError(f"extent {extent.number} has only {len(extent.free)} free slots")
+        self._open.remove(extent)
+        del self.extents[extent.number]
+        self.free_count -= self.slots_per_extent
+
+    def take(self, count: int) -> list[int]:
+        """Take free slots for a transfer, ascending, in as few runs as there are; at least `count` must be free."""
+        if count > self.free_count:
+            raise BooksError(f"{count} slots taken of {self.free_count} free ones")
+        taken: list[int] = []
+        while len(taken) < count:
+            extent = self._open[-1]
+            chunk = extent.free[len(taken) - count :]
+            del extent.free[len(taken) - count :]
+            extent.busy_count += len(chunk)
+            taken += chunk
+            if not extent.free:
+                self._open.pop()
+        self.free_count -= count
+        self.busy_count += count
+        taken.sort()
+        return taken
+
+    def give_back(self, slots: Iterable[int]) -> None:
+        """Busy slots that belong to no index and have no hold become free."""
+        for slot in slots:
+            if self.holds[slot] or self.owners[slot] is not None:
+                raise BooksError(f"slot {slot} given back while in use")
+            extent = self.extents[slot // self.slots_per_extent]
+            extent.busy_count -= 1
+            self.busy_count -= 1
+            self._push_free(extent, slot)
+
+    def settle(
+        self, slots: Sequence[int], keys: Sequence[bytes], owner: BlockIndex, now: float
+    ) -> None:
+        """Taken slots, filled, become evictable blocks of `owner`, given in prefix order."""
+        for slot, key in zip(slots, keys, strict=True):
+            self.keys[slot] = key
+            self.owners[slot] = owner
+            self._leave_busy(slot, now)
+        self.policy.insert(slots)
+
+    def hold(self, slots: Sequence[int], now: float) -> None:
+        """One more reader for each of these READY slots."""
+        holds, fresh = self.holds, []
+        for slot in slots:
+            if not holds[slot]:
+                fresh.append(slot)
+                extent = self.extents[slot // self.slots_per_extent]
+                extent.busy_count += 1
+                extent.used_at = now
+            holds[slot] += 1
+        self.busy_count += len(fresh)
+        self.policy.withdraw(fresh)
+
+    def unhold(self, slots: Sequence[int], now: float) -> None:
+        """One reader less; a slot without readers is evictable again, or free if its entry is gone."""
+        holds = self.holds
+        idle: list[int] = []
+        orphans: list[int] = []
+        for slot in slots:
+            if holds[slot] <= 0:
+                raise BooksError(f"slot {slot} has no hold to give back")
+            holds[slot] -= 1
+            if not holds[slot]:
+                (orphans if self.owners[slot] is None else idle).append(slot)
+        for slot in idle:
+            self._leave_busy(slot, now)
+        self.policy.restore(idle)
+        self.give_back(orphans)
+
+    def touch(self, slots: Sequence[int]) -> None:
+        """READY slots were asked for; those that are held are warm anyway."""
+        holds = self.holds
+        self.policy.touch([slot for slot in slots if not holds[slot]])
+
+    def orphan(self, slots: Iterable[int]) -> int:
+        """Held slots leave their index, if they are in one still; they are free once their readers have ended.
+
+        Returns:
+            How many left.
+        """
+        count = 0
+        for slot in slots:
+            owner, key = self.owners[slot], self.keys[slot]
+            if owner is not None and key is not None:
+                owner.evict(key)
+                self.owners[slot] = self.keys[slot] = None
+                count += 1
+        return count
+
+    def clear(self, slots: Iterable[int]) -> None:
+        """Slots that are in no policy order and have no hold lose their entry and become free."""
+        for slot in slots:
+            self.owners[slot] = self.keys[slot] = None
+            self._push_free(self.extents[slot // self.slots_per_extent], slot)
+
+    def slots_of(self, extent: Extent) -> range:
+        """The slot numbers of an extent."""
+        first = extent.number * self.slots_per_extent
+        return range(first, first + self.slots_per_extent)
+
+    def _leave_busy(self, slot: int, now: float) -> None:
+        extent = self.extents[slot // self.slots_per_extent]
+        extent.busy_count -= 1
+        extent.used_at = now
+        self.busy_count -= 1
+
+    def _push_free(self, extent: Extent, slot: int) -> None:
+        if not extent.free:
+            self._open.append(extent)
+        extent.free.append(slot)
+        self.free_count += 1

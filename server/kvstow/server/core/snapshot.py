@@ -1,0 +1,228 @@
+"""A picture of the books at one moment, made under the lock and read without it: for metrics and for administration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .books import Books
+from .spaces import Space
+from .transfers import Transfer
+from .types import Identity, LeaseId, SessionId, SpaceId, TransferId, TransferKind, TransferState
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """Slots of one size, by state; the states add up to `slots`."""
+
+    slot_bytes: int
+    extents: int
+    slots: int
+    free: int
+    evictable: int
+    held: int
+    writing: int
+    quarantined: int
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceView:
+    """One space. Counters only rise; `offered` is by name of StoreStatus."""
+
+    id: SpaceId
+    identity: Identity
+    generation: int
+    sessions: int
+    ready_blocks: int
+    writing_blocks: int
+    draining: tuple[int, ...]
+    hit_blocks: int
+    pending_blocks: int
+    missed_blocks: int
+    lookups: int
+    stored_blocks: int
+    loaded_blocks: int
+    evicted_blocks: int
+    dropped_blocks: int
+    resets: int
+    offered: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """One session."""
+
+    id: SessionId
+    name: str
+    space: SpaceId
+    age_s: float
+    ranks: tuple[int, ...]
+    streaming: bool
+    transfers: int
+    leases: int
+    held_blocks: int
+    unacknowledged: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransferView:
+    """One transfer whose copy has not ended."""
+
+    session: SessionId
+    id: TransferId
+    space: SpaceId
+    generation: int
+    kind: TransferKind
+    state: TransferState
+    abandoned: bool
+    overdue: bool
+    blocks: int
+    age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """One lease."""
+
+    id: LeaseId
+    session: SessionId
+    request: str
+    blocks: int
+    age_s: float
+    remaining_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything at one moment."""
+
+    extent_bytes: int
+    extents: int
+    unused_extents: int
+    tables: tuple[TableView, ...]
+    spaces: tuple[SpaceView, ...]
+    sessions: tuple[SessionView, ...]
+    transfers: tuple[TransferView, ...]
+    leases: tuple[LeaseView, ...]
+    ended_transfers: Mapping[tuple[TransferKind, TransferState], int]
+    session_ends: Mapping[str, int]
+    sessions_opened: int
+    leases_expired: int
+    overdue: int
+    late_completions: int
+    events_lost: int
+
+
+def snapshot(books: Books, *, now: float) -> Snapshot:
+    """See `Ledger.snapshot`."""
+    counters = books.counters
+    return Snapshot(
+        extent_bytes=books.pool.extent_bytes,
+        extents=books.pool.extent_count,
+        unused_extents=books.pool.unused_count,
+        tables=_tables(books),
+        spaces=tuple(_space(space) for space in books.spaces.values()),
+        sessions=_sessions(books, now),
+        transfers=tuple(_transfer(transfer, now) for transfer in books.transfers.values()),
+        leases=_leases(books, now),
+        ended_transfers=dict(counters.transfers),
+        session_ends=dict(counters.session_ends),
+        sessions_opened=counters.sessions_opened,
+        leases_expired=counters.leases_expired,
+        overdue=counters.overdue,
+        late_completions=counters.late_completions,
+        events_lost=counters.events_lost,
+    )
+
+
+def _tables(books: Books) -> tuple[TableView, ...]:
+    writing: dict[int, int] = dict.fromkeys(books.pool.tables, 0)
+    quarantined = dict(writing)
+    for transfer in books.transfers.values():
+        for part in transfer.parts:
+            size, count = part.table.slot_bytes, len(part.slots)
+            if transfer.kind is TransferKind.STORE:
+                (quarantined if transfer.abandoned else writing)[size] += count
+    views = []
+    for size, table in books.pool.tables.items():
+        views.append(
+            TableView(
+                slot_bytes=size,
+                extents=len(table.extents),
+                slots=table.slot_count,
+                free=table.free_count + table.retired_count,
+                evictable=table.evictable_count,
+                held=table.busy_count - writing[size] - quarantined[size],
+                writing=writing[size],
+                quarantined=quarantined[size],
+            )
+        )
+    return tuple(views)
+
+
+def _space(space: Space) -> SpaceView:
+    counters = space.counters
+    return SpaceView(
+        id=space.id,
+        identity=space.identity,
+        generation=space.generation,
+        sessions=space.sessions,
+        ready_blocks=space.ready_count,
+        writing_blocks=space.writing_count,
+        draining=tuple(space.draining),
+        hit_blocks=counters.hit_blocks,
+        pending_blocks=counters.pending_blocks,
+        missed_blocks=counters.missed_blocks,
+        lookups=counters.lookups,
+        stored_blocks=counters.stored_blocks,
+        loaded_blocks=counters.loaded_blocks,
+        evicted_blocks=space.evicted_count,
+        dropped_blocks=counters.dropped_blocks,
+        resets=counters.resets,
+        offered=dict(counters.offered),
+    )
+
+
+def _sessions(books: Books, now: float) -> tuple[SessionView, ...]:
+    return tuple(
+        SessionView(
+            id=session.id,
+            name=session.name,
+            space=session.space,
+            age_s=now - session.opened_at,
+            ranks=tuple(sorted(session.block_counts)),
+            streaming=session.grace_deadline is None,
+            transfers=len(session.transfers),
+            leases=len(session.leases),
+            held_blocks=sum(books.leases[lease].block_count for lease in session.leases.values()),
+            unacknowledged=len(session.outbox),
+        )
+        for session in books.sessions.values()
+    )
+
+
+def _transfer(transfer: Transfer, now: float) -> TransferView:
+    return TransferView(
+        session=transfer.session,
+        id=transfer.id,
+        space=transfer.space,
+        generation=transfer.generation,
+        kind=transfer.kind,
+        state=transfer.state,
+        abandoned=transfer.abandoned,
+        overdue=transfer.overdue,
+        blocks=transfer.block_count,
+        age_s=now - transfer.began_at,
+    )
+
+
+def _leases(books: Books, now: float) -> tuple[LeaseView, ...]:
+    return tuple(
+        LeaseView(
+            id=lease.id,
+            session=lease.session,
+            request=lease.request,
+            blocks=lease.block_count,
+            age_s=now - lease.began_at,
+            remaining_s=lease.expires_at - now,
+        )
+        for lease in books.leases.values()
+    )

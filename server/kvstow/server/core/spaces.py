@@ -1,0 +1,83 @@
+"""A space: one cache namespace with its current generation.
+
+A reset raises the generation by giving the space new, empty indexes. The old ones are handed to their slot tables, which
+take the slots back little by little; whatever still runs on them is counted here until it has ended.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .index import BlockIndex
+from .slots import SlotTable
+from .types import Identity, SpaceId
+
+
+@dataclass(slots=True)
+class SpaceCounters:
+    """What happened in a space since it exists; every field only rises."""
+
+    hit_blocks: int = 0
+    pending_blocks: int = 0
+    missed_blocks: int = 0
+    lookups: int = 0
+    stored_blocks: int = 0
+    loaded_blocks: int = 0
+    evicted_blocks: int = 0
+    dropped_blocks: int = 0
+    resets: int = 0
+    offered: Counter[str] = field(default_factory=Counter)
+    """Offered blocks by the name of their StoreStatus."""
+
+
+@dataclass(slots=True)
+class Space:
+    """What one identity shares.
+
+    Attributes:
+        generation: current generation; starts at one.
+        indexes, tables: one per group of the layout.
+        sessions: how many sessions belong to it.
+        running: transfers that have not ended, by the generation they began in.
+        draining: generations whose reset has not drained yet, oldest first.
+        counters: what happened so far.
+    """
+
+    id: SpaceId
+    identity: Identity
+    indexes: Sequence[BlockIndex]
+    tables: Sequence[SlotTable]
+    generation: int = 1
+    sessions: int = 0
+    running: Counter[int] = field(default_factory=Counter)
+    draining: list[int] = field(default_factory=list)
+    counters: SpaceCounters = field(default_factory=SpaceCounters)
+
+    @property
+    def ready_count(self) -> int:
+        """Blocks that are READY."""
+        return sum(index.ready_count for index in self.indexes)
+
+    @property
+    def writing_count(self) -> int:
+        """Blocks that are WRITING."""
+        return sum(index.writing_count for index in self.indexes)
+
+    @property
+    def evicted_count(self) -> int:
+        """Blocks that left by policy, over all generations."""
+        return self.counters.evicted_blocks + sum(index.evicted_count for index in self.indexes)
+
+    def transfer_ended(self, generation: int) -> list[int]:
+        """A transfer that began in `generation` is over; returns the resets that have drained with it."""
+        self.running[generation] -= 1
+        if not self.running[generation]:
+            del self.running[generation]
+        return self.drained()
+
+    def drained(self) -> list[int]:
+        """Resets to generations before which nothing runs any more; each is returned once."""
+        oldest = min(self.running, default=self.generation)
+        done = [generation for generation in self.draining if generation <= oldest]
+        self.draining = self.draining[len(done) :]
+        return done

@@ -1,0 +1,145 @@
+"""Begin of a store: which of the offered blocks are new, and where they go."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .books import Books
+from .deadlines import TransferDue
+from .pool import Protected
+from .sessions import Session
+from .spaces import Space
+from .transfers import Part, Transfer
+from .types import (
+    GroupBlocks,
+    GroupCopies,
+    SessionId,
+    StoreStatus,
+    TransferId,
+    TransferKind,
+    TransferPlan,
+)
+from .validation import check_transfer, fingerprint, repeated_transfer
+
+
+def begin_store(
+    books: Books,
+    session_id: SessionId,
+    transfer_id: TransferId,
+    generation: int,
+    groups: Sequence[GroupBlocks],
+    *,
+    deadline_s: float,
+    now: float,
+) -> TransferPlan:
+    """See `Ledger.begin_store`."""
+    session = books.session(session_id)
+    repeated = repeated_transfer(session, transfer_id, TransferKind.STORE, groups)
+    if repeated is not None:
+        return replace(repeated.plan, repeated=True)
+    space = books.space_at(session, generation)
+    check_transfer(books, session, space, groups, deadline_s)
+
+    statuses, protected = _classify(books, space, groups)
+    copies, parts, start = [], [], 0
+    for group, letters in zip(groups, statuses, strict=True):
+        accepted = _accept(books, space, group, letters, protected)
+        if accepted:
+            copies.append(_copies(space, group, accepted, start))
+            parts.append(_part(space, group, accepted, start))
+        start += len(group.keys)
+    letters_sent = "".join(letter for letters in statuses for letter in letters)
+    for status in StoreStatus:
+        space.counters.offered[status.name] += letters_sent.count(status.value)
+    plan = TransferPlan(session_id, transfer_id, TransferKind.STORE, tuple(copies), letters_sent)
+    if parts:
+        mark = fingerprint(TransferKind.STORE, groups)
+        begin(
+            books,
+            session,
+            Transfer(plan, space.id, generation, mark, parts, now, now + deadline_s),
+        )
+    return plan
+
+
+def begin(books: Books, session: Session, transfer: Transfer) -> None:
+    """Enter a transfer whose slots it owns from now on."""
+    books.transfers[transfer.session, transfer.id] = transfer
+    session.transfers[transfer.id] = transfer
+    books.spaces[transfer.space].running[transfer.generation] += 1
+    books.deadlines.add(transfer.deadline, TransferDue(transfer.session, transfer.id))
+
+
+def _classify(
+    books: Books, space: Space, groups: Sequence[GroupBlocks]
+) -> tuple[list[list[str]], Protected]:
+    """One letter per offered block, ACCEPTED for all that may be; and the READY ones, which must not be evicted for it."""
+    statuses: list[list[str]] = []
+    protected: dict[int, set[int]] = {}
+    for group in groups:
+        index, table = space.indexes[group.group], space.tables[group.group]
+        slots = index.probe(group.keys)
+        letters = [
+            _letter(index.is_writing(key), slot)
+            for key, slot in zip(group.keys, slots, strict=True)
+        ]
+        _apply_admission(books, index.serial, group.keys, letters)
+        ready = [slot for slot in slots if slot is not None]
+        table.touch(ready)
+        protected.setdefault(table.slot_bytes, set()).update(ready)
+        statuses.append(letters)
+    return statuses, protected
+
+
+def _letter(writing: bool, slot: int | None) -> str:
+    if slot is not None:
+        return str(StoreStatus.ALREADY_STORED.value)
+    return str((StoreStatus.ALREADY_STORING if writing else StoreStatus.ACCEPTED).value)
+
+
+def _apply_admission(books: Books, serial: int, keys: Sequence[bytes], letters: list[str]) -> None:
+    if books.admission.admits_all:
+        return
+    positions = [at for at, letter in enumerate(letters) if letter == StoreStatus.ACCEPTED.value]
+    admitted = books.admission.admits([hash((serial, keys[at])) for at in positions])
+    for at, yes in zip(positions, admitted, strict=True):
+        if not yes:
+            letters[at] = StoreStatus.NOT_ADMITTED.value
+
+
+def _accept(
+    books: Books, space: Space, group: GroupBlocks, letters: list[str], protected: Protected
+) -> list[tuple[int, int]]:
+    """Give slots to the leading blocks that fit, mark the others NO_SPACE; returns (position in group, slot)."""
+    index, table = space.indexes[group.group], space.tables[group.group]
+    positions = [at for at, letter in enumerate(letters) if letter == StoreStatus.ACCEPTED.value]
+    count = books.pool.room(table, len(positions), protected) if positions else 0
+    for at in positions[count:]:
+        letters[at] = StoreStatus.NO_SPACE.value
+    slots = books.pool.take(table, count, protected) if count else []
+    for at, slot in zip(positions, slots, strict=False):
+        index.begin(group.keys[at], slot)
+    return list(zip(positions, slots, strict=False))
+
+
+def _copies(
+    space: Space, group: GroupBlocks, accepted: Sequence[tuple[int, int]], start: int
+) -> GroupCopies:
+    return GroupCopies(
+        group.group,
+        space.tables[group.group].slot_bytes,
+        [slot for _, slot in accepted],
+        [group.blocks[at] for at, _ in accepted],
+        [start + at for at, _ in accepted],
+    )
+
+
+def _part(
+    space: Space, group: GroupBlocks, accepted: Sequence[tuple[int, int]], start: int
+) -> Part:
+    return Part(
+        space.indexes[group.group],
+        space.tables[group.group],
+        [group.keys[at] for at, _ in accepted],
+        [slot for _, slot in accepted],
+        [start + at for at, _ in accepted],
+    )

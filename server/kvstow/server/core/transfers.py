@@ -1,0 +1,110 @@
+"""One store or load: what it copies, whose slots it owns, and how far it is.
+
+begin                start                  finish
+------> QUEUED ----------------> RUNNING ----------------> DONE | FAILED | ABANDONED
+           |                        |
+           | abandon                | abandon
+           v                        v
+       ABANDONED              RUNNING, abandoned:        its slots stay its own and it ends ABANDONED
+       (no copy was made)     the copy goes on           when its copy has physically ended
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .index import BlockIndex
+from .slots import SlotTable
+from .types import (
+    LeaseId,
+    SessionId,
+    SpaceId,
+    TransferId,
+    TransferKind,
+    TransferPlan,
+    TransferState,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The blocks of one group that a transfer copies, position by position.
+
+    Args:
+        index: where the keys are WRITING (store) or READY (load).
+        table: where the slots lie.
+        keys, slots: the blocks.
+        positions: of each block in the request, counted over all its groups.
+    """
+
+    index: BlockIndex
+    table: SlotTable
+    keys: Sequence[bytes]
+    slots: Sequence[int]
+    positions: Sequence[int]
+
+
+@dataclass(slots=True)
+class Transfer:
+    """A transfer that has begun and whose copy has not ended.
+
+    Args:
+        space, generation: where its blocks belong.
+        fingerprint: hash of the request, to recognise a retry.
+        plan: what the device was asked for.
+        deadline: when it is overdue.
+        began_at: when it was accepted.
+    """
+
+    plan: TransferPlan
+    space: SpaceId
+    generation: int
+    fingerprint: int
+    parts: Sequence[Part]
+    began_at: float
+    deadline: float
+    state: TransferState = TransferState.QUEUED
+    abandoned: bool = False
+    overdue: bool = False
+
+    @property
+    def session(self) -> SessionId:
+        """Whose transfer it is."""
+        return self.plan.session
+
+    @property
+    def id(self) -> TransferId:
+        """Its number within the session."""
+        return self.plan.transfer
+
+    @property
+    def kind(self) -> TransferKind:
+        """Its direction."""
+        return self.plan.kind
+
+    @property
+    def block_count(self) -> int:
+        """Blocks that it copies."""
+        return sum(len(part.slots) for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Holds with an id and a time limit, made by a lookup for one request.
+
+    Args:
+        request: the engine's name of the request; a new lookup for it replaces the lease.
+        held: slots per slot table.
+    """
+
+    id: LeaseId
+    session: SessionId
+    space: SpaceId
+    request: str
+    held: Sequence[tuple[SlotTable, Sequence[int]]]
+    began_at: float
+    expires_at: float
+
+    @property
+    def block_count(self) -> int:
+        """Blocks that it holds."""
+        return sum(len(slots) for _, slots in self.held)
