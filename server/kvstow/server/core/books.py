@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from .admission import Admission
-from .deadlines import Deadlines, GraceDue
+from .deadlines import Deadlines, GraceDue, TransferDue
 from .errors import NoSuchSession, NoSuchSpace, StaleGeneration
 from .events import Event, ResetDrained, TransferEnded
 from .pool import HostPool
@@ -135,7 +135,7 @@ class Books:
         self.told.add(session.id)
         self.counters.events_lost += session.outbox.lost_count - lost
         if session.outbox.overflowed:
-            session.grace_deadline = now
+            session.stream.grace_deadline = now
             self.deadlines.add(now, GraceDue(session.id))
 
     def tell_space(self, space: Space, event: Event, now: float) -> None:
@@ -153,6 +153,13 @@ class Books:
             table.unhold(slots, now)
         del self.sessions[found.session].leases[found.request]
         return found
+
+    def begin_transfer(self, session: Session, transfer: Transfer) -> None:
+        """Enter a transfer that owns its slots from now on."""
+        self.transfers[transfer.session, transfer.id] = transfer
+        session.transfers[transfer.id] = transfer
+        self.spaces[transfer.space].running[transfer.generation] += 1
+        self.deadlines.add(transfer.deadline, TransferDue(transfer.session, transfer.id))
 
     def abandon(self, transfer: Transfer, now: float) -> None:
         """Nobody will see the result: a queued transfer ends now, a running one when its copy has ended."""

@@ -4,6 +4,7 @@ It walks everything and is far too slow for a busy daemon; it changes nothing an
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 from .books import Books
 from .errors import BooksError
@@ -54,54 +55,50 @@ def _check_table(table: SlotTable, taken: Counter[_SlotKey], readers: Counter[_S
     seen: Counter[str] = Counter()
     for extent in table.extents.values():
         free = set(extent.free)
-        _require(
-            len(free) == len(extent.free),
-            f"a slot stands twice on the free list of extent {extent.number}",
-        )
-        busy = 0
+        _require(len(free) == len(extent.free), f"extent {extent.number} lists a free slot twice")
+        states: Counter[str] = Counter()
         for slot in table.slots_of(extent):
             key = (table.slot_bytes, slot)
             _require(
-                table.holds[slot] == readers[key],
-                f"slot {key} has {table.holds[slot]} holds, not {readers[key]}",
+                table.holds[slot] == readers[key], f"slot {key}: holds are not {readers[key]}"
             )
-            states = [slot in free, slot in evictable, bool(readers[key]), bool(taken[key])]
-            _require(
-                states.count(True) == 1, f"slot {key} is (free, evictable, held, taken) = {states}"
-            )
-            busy += states[2] or states[3]
-            seen.update(
-                name
-                for name, yes in zip(("free", "evictable", "held", "taken"), states, strict=True)
-                if yes
-            )
-            _check_owner(
-                table, slot, needed=slot in evictable, allowed=not (slot in free or taken[key])
-            )
-        _require(
-            busy == extent.busy_count,
-            f"extent {extent.number} has {busy} busy slots, not {extent.busy_count}",
-        )
+            facts = {
+                "free": slot in free,
+                "evictable": slot in evictable,
+                "held": bool(readers[key]),
+                "taken": bool(taken[key]),
+            }
+            _require(sum(facts.values()) == 1, f"slot {key} is {facts}")
+            states.update(name for name, true in facts.items() if true)
+            _check_owner(table, slot, facts)
+        busy = states["held"] + states["taken"]
+        _require(busy == extent.busy_count, f"extent {extent.number} has {busy} busy slots")
+        seen.update(states)
+    _check_counts(table, seen)
+
+
+def _check_counts(table: SlotTable, seen: Counter[str]) -> None:
     _require(
         seen["free"] == table.free_count, f"{seen['free']} free slots, not {table.free_count}"
     )
     _require(
-        seen["held"] + seen["taken"] == table.busy_count, f"busy slots are not {table.busy_count}"
+        seen["held"] + seen["taken"] == table.busy_count, f"not {table.busy_count} busy slots"
     )
     _require(
         seen["evictable"] == table.evictable_count + table.retired_count,
-        f"{seen['evictable']} slots in the eviction order, not {table.evictable_count} + {table.retired_count}",
+        f"{seen['evictable']} evictable, not {table.evictable_count} + {table.retired_count}",
     )
     _require(seen.total() == table.slot_count, "free and used slots do not add up to the capacity")
 
 
-def _check_owner(table: SlotTable, slot: int, *, needed: bool, allowed: bool) -> None:
+def _check_owner(table: SlotTable, slot: int, facts: Mapping[str, bool]) -> None:
     owner, key = table.owners[slot], table.keys[slot]
     _require((owner is None) == (key is None), f"slot {slot} has half an entry")
-    _require(owner is not None or not needed, f"evictable slot {slot} belongs to no index")
-    _require(owner is None or allowed, f"slot {slot} is free or being filled and yet in an index")
-    if owner is not None and key is not None:
-        _require(owner.probe([key]) == [slot], f"slot {slot} is not where its index says")
+    if owner is None or key is None:
+        _require(not facts["evictable"], f"evictable slot {slot} belongs to no index")
+        return
+    _require(not facts["free"] and not facts["taken"], f"slot {slot} is in an index but not READY")
+    _require(owner.probe([key]) == [slot], f"slot {slot} is not where its index says")
 
 
 def _check_extents(books: Books) -> None:

@@ -61,7 +61,11 @@ def _mark_overdue(
 
 def _end_unwatched(books: Books, session_id: SessionId, now: float) -> bool:
     session = books.sessions.get(session_id)
-    if session is None or session.grace_deadline is None or session.grace_deadline > now:
+    if (
+        session is None
+        or session.stream.grace_deadline is None
+        or session.stream.grace_deadline > now
+    ):
         return False
     end_session(books, session_id, SessionEnd.STREAM_LOST, now=now)
     return True

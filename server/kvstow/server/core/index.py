@@ -96,7 +96,7 @@ class BlockIndex:
         """Slot of each READY key, None for the others."""
         shards, mask = self._shards, self._mask
         if not mask:
-            found: Iterator[int | None] = map(shards[0].get, keys)
+            found = map(shards[0].get, keys)
             return list(found)
         return [shards[hash(key) >> _SHARD_SHIFT & mask].get(key) for key in keys]
 

@@ -14,7 +14,7 @@ from .errors import (
 )
 from .index import BlockIndex
 from .outbox import Outbox
-from .sessions import Session
+from .sessions import Session, Stream
 from .spaces import Space
 from .types import Identity, SessionEnd, SessionId, SpaceId
 
@@ -36,7 +36,7 @@ def open_session(books: Books, identity: Identity, name: str, *, now: float) -> 
         space.id,
         now,
         Outbox(books.limits.max_events),
-        grace_deadline,
+        Stream(grace_deadline),
     )
     books.sessions[session.id] = session
     space.sessions += 1
@@ -80,18 +80,22 @@ def detach(books: Books, session_id: SessionId, rank: int) -> None:
 def open_stream(books: Books, session_id: SessionId) -> int:
     """See `Ledger.open_stream`."""
     session = books.session(session_id)
-    session.stream += 1
-    session.grace_deadline = None
-    return session.stream
+    session.stream.number += 1
+    session.stream.grace_deadline = None
+    return session.stream.number
 
 
 def close_stream(books: Books, session_id: SessionId, stream: int, *, now: float) -> None:
     """See `Ledger.close_stream`."""
     session = books.sessions.get(session_id)
-    if session is None or session.stream != stream or session.grace_deadline is not None:
+    if (
+        session is None
+        or session.stream.number != stream
+        or session.stream.grace_deadline is not None
+    ):
         return
-    session.grace_deadline = now + books.limits.grace_s
-    books.deadlines.add(session.grace_deadline, GraceDue(session_id))
+    session.stream.grace_deadline = now + books.limits.grace_s
+    books.deadlines.add(session.stream.grace_deadline, GraceDue(session_id))
 
 
 def acknowledge(books: Books, session_id: SessionId, sequence: int) -> None:

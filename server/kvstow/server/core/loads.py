@@ -7,7 +7,6 @@ from .books import Books
 from .errors import KeyNotReady
 from .sessions import Session
 from .spaces import Space
-from .stores import begin
 from .transfers import Part, Transfer
 from .types import (
     BlockFailure,
@@ -52,7 +51,9 @@ def begin_load(
         _void_own(books, session, lease, now)
     mark = fingerprint(TransferKind.LOAD, groups)
     plan = TransferPlan(session_id, transfer_id, TransferKind.LOAD, copies)
-    begin(books, session, Transfer(plan, space.id, generation, mark, parts, now, now + deadline_s))
+    books.begin_transfer(
+        session, Transfer(plan, space.id, generation, mark, parts, now, now + deadline_s)
+    )
     return plan
 
 

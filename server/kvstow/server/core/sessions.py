@@ -8,6 +8,19 @@ from .types import LeaseId, SessionId, SpaceId, TransferId
 
 
 @dataclass(slots=True)
+class Stream:
+    """Who reads the events of a session.
+
+    Attributes:
+        number: of the stream that counts; an older one that closes changes nothing.
+        grace_deadline: when the session ends unless a stream opens; None while one is open.
+    """
+
+    grace_deadline: float | None
+    number: int = 0
+
+
+@dataclass(slots=True)
 class Session:
     """A session that has not ended.
 
@@ -19,8 +32,8 @@ class Session:
         floor: transfer ids up to this one are settled and forgotten.
         leases: by request.
         outbox: events that were not acknowledged.
-        stream: number of the stream that counts; an older one that closes changes nothing.
-        grace_deadline: when the session ends unless a stream opens; None while one is open.
+        stream: what keeps it alive.
+        overdue_count: transfers past their deadline whose copy still runs; while there are any, lookups find nothing.
     """
 
     id: SessionId
@@ -28,11 +41,10 @@ class Session:
     space: SpaceId
     opened_at: float
     outbox: Outbox
-    grace_deadline: float | None
+    stream: Stream
     block_counts: dict[int, tuple[int, ...]] = field(default_factory=dict)
     transfers: dict[TransferId, Transfer] = field(default_factory=dict)
     settled: dict[TransferId, Transfer] = field(default_factory=dict)
     floor: int = 0
     leases: dict[str, LeaseId] = field(default_factory=dict)
-    stream: int = 0
     overdue_count: int = 0

@@ -1,10 +1,10 @@
 """A picture of the books at one moment, made under the lock and read without it: for metrics and for administration."""
 
-from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 
-from .books import Books
-from .spaces import Space
+from .books import Books, Counters
+from .spaces import Space, SpaceCounters
 from .transfers import Transfer
 from .types import Identity, LeaseId, SessionId, SpaceId, TransferId, TransferKind, TransferState
 
@@ -25,7 +25,7 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class SpaceView:
-    """One space. Counters only rise; `offered` is by name of StoreStatus."""
+    """One space; `counters` is a copy."""
 
     id: SpaceId
     identity: Identity
@@ -34,16 +34,7 @@ class SpaceView:
     ready_blocks: int
     writing_blocks: int
     draining: tuple[int, ...]
-    hit_blocks: int
-    pending_blocks: int
-    missed_blocks: int
-    lookups: int
-    stored_blocks: int
-    loaded_blocks: int
-    evicted_blocks: int
-    dropped_blocks: int
-    resets: int
-    offered: Mapping[str, int]
+    counters: SpaceCounters
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +83,7 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything at one moment."""
+    """Everything at one moment; `counters` is a copy."""
 
     extent_bytes: int
     extents: int
@@ -102,18 +93,11 @@ class Snapshot:
     sessions: tuple[SessionView, ...]
     transfers: tuple[TransferView, ...]
     leases: tuple[LeaseView, ...]
-    ended_transfers: Mapping[tuple[TransferKind, TransferState], int]
-    session_ends: Mapping[str, int]
-    sessions_opened: int
-    leases_expired: int
-    overdue: int
-    late_completions: int
-    events_lost: int
+    counters: Counters
 
 
 def snapshot(books: Books, *, now: float) -> Snapshot:
     """See `Ledger.snapshot`."""
-    counters = books.counters
     return Snapshot(
         extent_bytes=books.pool.extent_bytes,
         extents=books.pool.extent_count,
@@ -123,13 +107,7 @@ def snapshot(books: Books, *, now: float) -> Snapshot:
         sessions=_sessions(books, now),
         transfers=tuple(_transfer(transfer, now) for transfer in books.transfers.values()),
         leases=_leases(books, now),
-        ended_transfers=dict(counters.transfers),
-        session_ends=dict(counters.session_ends),
-        sessions_opened=counters.sessions_opened,
-        leases_expired=counters.leases_expired,
-        overdue=counters.overdue,
-        late_completions=counters.late_completions,
-        events_lost=counters.events_lost,
+        counters=deepcopy(books.counters),
     )
 
 
@@ -159,7 +137,8 @@ def _tables(books: Books) -> tuple[TableView, ...]:
 
 
 def _space(space: Space) -> SpaceView:
-    counters = space.counters
+    counters = deepcopy(space.counters)
+    counters.evicted_blocks = space.evicted_count
     return SpaceView(
         id=space.id,
         identity=space.identity,
@@ -168,16 +147,7 @@ def _space(space: Space) -> SpaceView:
         ready_blocks=space.ready_count,
         writing_blocks=space.writing_count,
         draining=tuple(space.draining),
-        hit_blocks=counters.hit_blocks,
-        pending_blocks=counters.pending_blocks,
-        missed_blocks=counters.missed_blocks,
-        lookups=counters.lookups,
-        stored_blocks=counters.stored_blocks,
-        loaded_blocks=counters.loaded_blocks,
-        evicted_blocks=space.evicted_count,
-        dropped_blocks=counters.dropped_blocks,
-        resets=counters.resets,
-        offered=dict(counters.offered),
+        counters=counters,
     )
 
 
@@ -189,7 +159,7 @@ def _sessions(books: Books, now: float) -> tuple[SessionView, ...]:
             space=session.space,
             age_s=now - session.opened_at,
             ranks=tuple(sorted(session.block_counts)),
-            streaming=session.grace_deadline is None,
+            streaming=session.stream.grace_deadline is None,
             transfers=len(session.transfers),
             leases=len(session.leases),
             held_blocks=sum(books.leases[lease].block_count for lease in session.leases.values()),

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .books import Books
-from .deadlines import TransferDue
 from .pool import Protected
-from .sessions import Session
 from .spaces import Space
 from .transfers import Part, Transfer
 from .types import (
@@ -53,20 +51,11 @@ def begin_store(
     plan = TransferPlan(session_id, transfer_id, TransferKind.STORE, tuple(copies), letters_sent)
     if parts:
         mark = fingerprint(TransferKind.STORE, groups)
-        begin(
-            books,
+        books.begin_transfer(
             session,
             Transfer(plan, space.id, generation, mark, parts, now, now + deadline_s),
         )
     return plan
-
-
-def begin(books: Books, session: Session, transfer: Transfer) -> None:
-    """Enter a transfer whose slots it owns from now on."""
-    books.transfers[transfer.session, transfer.id] = transfer
-    session.transfers[transfer.id] = transfer
-    books.spaces[transfer.space].running[transfer.generation] += 1
-    books.deadlines.add(transfer.deadline, TransferDue(transfer.session, transfer.id))
 
 
 def _classify(
