@@ -2,10 +2,10 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -58,35 +58,33 @@ def test_the_client_brings_only_grpc_and_protobuf_into_an_engine() -> None:
     assert not heavy.intersection(loaded)
 
 
-@pytest.fixture
-def source_tree(tmp_path: Path) -> Path:
-    """What a build needs, copied, so that no build touches the working tree."""
-    tree = tmp_path / "source"
-    skip = shutil.ignore_patterns("__pycache__", "*.so")
-    for root in NAMESPACE_ROOTS:
-        shutil.copytree(ROOT / root, tree / root, ignore=skip)
-    for name in ("pyproject.toml", "hatch_build.py", "LICENSE", "README.md", ".gitignore"):
-        shutil.copy(ROOT / name, tree)
-    return tree
-
-
-def build_wheel(tree: Path, compiler: str) -> tuple[Path, str]:
-    """Build a wheel of `tree` with `compiler`; return it and all the build said."""
+def hatchling(target: str, source: Path, out: Path, compiler: str = "cc") -> tuple[Path, str]:
+    """Build `source` as "sdist" or "wheel" into `out`; return the file and what was said."""
     built = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tree / "dist")],
-        cwd=tree,
+        [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(out)],
+        cwd=source,
         env={**os.environ, "CC": compiler},
         check=True,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    (wheel,) = (tree / "dist").glob("*.whl")
-    return wheel, built.stdout
+    (artifact,) = out.iterdir()
+    return artifact, built.stdout
 
 
-def test_a_wheel_carries_the_three_parts_and_the_kernel(source_tree: Path) -> None:
-    wheel, _ = build_wheel(source_tree, "cc")
+@pytest.fixture
+def source_tree(tmp_path: Path) -> Path:
+    """The unpacked source distribution: no build here touches the working tree."""
+    sdist, _ = hatchling("sdist", ROOT, tmp_path / "sdist")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "source", filter="data")
+    (tree,) = (tmp_path / "source").iterdir()
+    return tree
+
+
+def test_a_wheel_carries_the_three_parts_and_the_kernel(source_tree: Path, tmp_path: Path) -> None:
+    wheel, _ = hatchling("wheel", source_tree, tmp_path / "wheel")
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     assert wheel.name.endswith(f"-py3-none-{platform}.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
@@ -102,10 +100,10 @@ def test_a_wheel_carries_the_three_parts_and_the_kernel(source_tree: Path) -> No
     assert "kvstow/__init__.py" not in names
 
 
-def test_a_build_without_a_compiler_warns_and_goes_on(source_tree: Path) -> None:
+def test_a_build_without_a_compiler_warns_and_goes_on(source_tree: Path, tmp_path: Path) -> None:
     stale = source_tree / "server" / DEVICE / "_copy_spans.so"
     stale.write_bytes(b"of an older source")
-    wheel, said = build_wheel(source_tree, "no-such-compiler")
+    wheel, said = hatchling("wheel", source_tree, tmp_path / "wheel", "no-such-compiler")
     assert wheel.name.endswith("-py3-none-any.whl")
     assert "built without the copy kernel" in said
     assert "no-such-compiler" in said
