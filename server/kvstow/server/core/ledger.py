@@ -173,6 +173,10 @@ class Ledger:
         """The copy of a transfer is about to begin; False when the transfer has ended and must not be copied."""
         return loads.start(self._books, session, transfer)
 
+    def is_wanted(self, session: SessionId, transfer: TransferId) -> bool:
+        """Whether somebody waits for the result of a transfer: it has neither been abandoned nor ended."""
+        return loads.is_wanted(self._books, session, transfer)
+
     def finish(
         self,
         session: SessionId,
@@ -277,6 +281,14 @@ class Ledger:
         """Whether no transfer that began before `generation` is left in a space; true of a space that is gone."""
         found = self._books.spaces.get(space)
         return found is None or min(found.running, default=generation) >= generation
+
+    def running_before(self, space: SpaceId, generation: int) -> tuple[int, int]:
+        """How many stores and loads that began before `generation` are left in a space."""
+        return resets.running_before(self._books, space, generation)
+
+    def space_ids(self) -> tuple[SpaceId, ...]:
+        """All spaces, oldest first."""
+        return tuple(self._books.spaces)
 
     def snapshot(self, *, now: float) -> Snapshot:
         """A picture of everything."""

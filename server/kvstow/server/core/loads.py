@@ -91,6 +91,12 @@ def start(books: Books, session_id: SessionId, transfer_id: TransferId) -> bool:
     return True
 
 
+def is_wanted(books: Books, session_id: SessionId, transfer_id: TransferId) -> bool:
+    """See `Ledger.is_wanted`."""
+    transfer = books.transfers.get((session_id, transfer_id))
+    return transfer is not None and not transfer.abandoned
+
+
 def finish(
     books: Books,
     session_id: SessionId,

@@ -22,7 +22,7 @@ def reset(books: Books, space_id: SpaceId, *, now: float) -> ResetResult:
     _retire(books, space)
     books.tell_space(space, SpaceReset(space.generation), now)
     books.tell_drained(space, space.drained(), now)
-    stores, loads = _running(books, space)
+    stores, loads = running_before(books, space_id, space.generation)
     return ResetResult(space.generation, dropped, stores, loads, ended)
 
 
@@ -37,6 +37,16 @@ def drop_space(books: Books, space_id: SpaceId, *, now: float) -> int:
     del books.spaces[space_id]
     del books.space_ids[space.identity]
     return dropped
+
+
+def running_before(books: Books, space_id: SpaceId, generation: int) -> tuple[int, int]:
+    """See `Ledger.running_before`."""
+    kinds = [
+        transfer.kind
+        for transfer in books.transfers.values()
+        if transfer.space == space_id and transfer.generation < generation
+    ]
+    return kinds.count(TransferKind.STORE), kinds.count(TransferKind.LOAD)
 
 
 def _abandon_all(books: Books, space: Space, now: float) -> int:
@@ -61,8 +71,3 @@ def _retire(books: Books, space: Space) -> None:
             table.retired.append(index)
         fresh.append(BlockIndex(books.serial(), books.pool.slot_limit(table.slot_bytes)))
     space.indexes = fresh
-
-
-def _running(books: Books, space: Space) -> tuple[int, int]:
-    kinds = [transfer.kind for transfer in books.transfers.values() if transfer.space == space.id]
-    return kinds.count(TransferKind.STORE), kinds.count(TransferKind.LOAD)
