@@ -14,6 +14,8 @@ def test_the_first_sight_admits_when_the_threshold_is_one_and_nothing_is_kept() 
     assert admission.admits([1, 2, 1]) == [True, True, True]
     assert admission.admits([]) == []
     assert len(admission) == 0
+    assert admission.admits_all
+    assert not Admission(threshold=2, limit=4).admits_all
 
 
 def test_a_block_is_admitted_on_its_third_sight_and_ever_after() -> None:

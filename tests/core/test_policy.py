@@ -83,6 +83,19 @@ def test_protected_blocks_stay_and_the_next_coldest_go(policy_name: str) -> None
     assert pool.order() == [2]
 
 
+def test_more_victims_than_there_are_is_our_own_mistake_and_changes_nothing(
+    policy_name: str,
+) -> None:
+    pool = Pool(policy_name, 4)
+    pool.store([1, 2, 3, 4])
+    pool.policy.withdraw(pool.slots_of([4]))
+    with pytest.raises(BooksError, match="3 victims wanted, 2 of 3 can be had"):
+        pool.policy.evict(3, set(pool.slots_of([1, 4])))
+    pool.policy.check()
+    assert len(pool.policy) == 3
+    assert pool.order() == [3, 2, 1]
+
+
 def test_a_scan_leaves_used_blocks_alone_under_arc_and_flushes_them_under_lru() -> None:
     hit_counts = {}
     for name in POLICY_NAMES:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -255,3 +255,36 @@ TestLruHistory = LruHistory.TestCase
 TestArcHistory = ArcHistory.TestCase
 TestLruHistory.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestArcHistory.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    slot_count=st.integers(1, 8),
+    ghost_limit=st.sampled_from([0, 1, 2, GHOST_LIMIT]),
+    uses=st.lists(st.lists(st.integers(0, 11), unique=True, max_size=4), min_size=50, max_size=80),
+)
+def test_arc_adapts_as_its_model_does(
+    slot_count: int, ghost_limit: int, uses: list[list[int]]
+) -> None:
+    """Prefix after prefix is used and, where missing, stored: here blocks often come back after their eviction."""
+    blocks: dict[int, int] = {}
+    policy, model = Arc(blocks.__getitem__, ghost_limit), ArcModel(blocks, ghost_limit)
+    policy.grow(slot_count)
+    free = list(range(slot_count))
+    for use in uses:
+        slots = {block: slot for slot, block in blocks.items()}
+        present = [slots[block] for block in use if block in slots]
+        missing = [block for block in use if block not in slots][:slot_count]
+        policy.touch(present)
+        model.touch(present)
+        victims = policy.evict(max(0, len(missing) - len(free)), NOTHING)
+        assert victims == model.evict(len(victims), NOTHING)
+        for slot in victims:
+            del blocks[slot]
+        free += victims
+        stored = [free.pop() for _ in missing]
+        blocks.update(zip(stored, missing, strict=True))
+        policy.insert(stored)
+        model.insert(stored)
+        assert list(policy.order()) == list(model.order())
+    policy.check()

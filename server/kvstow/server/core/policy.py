@@ -5,7 +5,7 @@ and what becomes of a victim; a policy deletes nothing. Only evictable slots are
 slot when it is held and restores it afterwards, so that held ones are never walked. Called by the ledger alone, under
 the daemon's lock.
 
-Every batch of slots is given in prefix order, head first, and names a slot at most once. A prefix is worth nothing
+Every batch of slots is given in prefix order, head first, and, but for `touch`, names a slot at most once. A prefix is worth nothing
 without its head, so of one batch the head ends up warmer than the tail: tails are evicted before heads.
 """
 
@@ -34,7 +34,7 @@ class EvictionPolicy(Protocol):
         """Take slots out that are now held, or whose blocks were dropped; all of them must be in the order."""
 
     def touch(self, slots: Sequence[int]) -> None:
-        """Count one use of slots that are in the order and stay there."""
+        """Count one use of slots that are in the order and stay there; one named twice counts where it stands first."""
 
     def evict(self, count: int, protected: Collection[int]) -> list[int]:
         """Take the `count` coldest slots that are not in `protected` (a set) out of the order.
