@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from kvstow.v1 import transfer_pb2 as kvstow_dot_v1_dot_transfer__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kvstow/v1/debug.proto\x12\tkvstow.v1\x1a\x18kvstow/v1/transfer.proto\"\xa8\x02\n\x05\x46\x61ult\x12\x17\n\nsession_id\x18\x01 \x01(\x04H\x01\x88\x01\x01\x12\x18\n\x0btransfer_id\x18\x02 \x01(\x04H\x02\x88\x01\x01\x12\x11\n\x04rank\x18\x03 \x01(\rH\x03\x88\x01\x01\x12%\n\x04kind\x18\x04 \x01(\x0e\x32\x17.kvstow.v1.TransferKind\x12#\n\x04hold\x18\x05 \x01(\x0b\x32\x13.kvstow.v1.HoldCopyH\x00\x12%\n\x04\x66\x61il\x18\x06 \x01(\x0b\x32\x15.kvstow.v1.FailBlocksH\x00\x12%\n\x05\x64\x65lay\x18\x07 \x01(\x0b\x32\x14.kvstow.v1.DelayCopyH\x00\x12\r\n\x05\x63ount\x18\x08 \x01(\rB\x08\n\x06\x61\x63tionB\r\n\x0b_session_idB\x0e\n\x0c_transfer_idB\x07\n\x05_rank\"\n\n\x08HoldCopy\"/\n\nFailBlocks\x12\x11\n\tpositions\x18\x01 \x03(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x1c\n\tDelayCopy\x12\x0f\n\x07\x64\x65lay_s\x18\x01 \x01(\x01\"2\n\x0f\x41\x64\x64\x46\x61ultRequest\x12\x1f\n\x05\x66\x61ult\x18\x01 \x01(\x0b\x32\x10.kvstow.v1.Fault\"$\n\x10\x41\x64\x64\x46\x61ultResponse\x12\x10\n\x08\x66\x61ult_id\x18\x01 \x01(\x04\"\'\n\x13ReleaseFaultRequest\x12\x10\n\x08\x66\x61ult_id\x18\x01 \x01(\x04\"(\n\x14ReleaseFaultResponse\x12\x10\n\x08released\x18\x01 \x01(\x08\"\x13\n\x11ListFaultsRequest\"<\n\x12ListFaultsResponse\x12&\n\x06\x66\x61ults\x18\x01 \x03(\x0b\x32\x16.kvstow.v1.ActiveFault\"V\n\x0b\x41\x63tiveFault\x12\x10\n\x08\x66\x61ult_id\x18\x01 \x01(\x04\x12\x1f\n\x05\x66\x61ult\x18\x02 \x01(\x0b\x32\x10.kvstow.v1.Fault\x12\x14\n\x0cstruck_count\x18\x03 \x01(\x04\x32\xef\x01\n\x0c\x44\x65\x62ugService\x12\x43\n\x08\x41\x64\x64\x46\x61ult\x12\x1a.kvstow.v1.AddFaultRequest\x1a\x1b.kvstow.v1.AddFaultResponse\x12O\n\x0cReleaseFault\x12\x1e.kvstow.v1.ReleaseFaultRequest\x1a\x1f.kvstow.v1.ReleaseFaultResponse\x12I\n\nListFaults\x12\x1c.kvstow.v1.ListFaultsRequest\x1a\x1d.kvstow.v1.ListFaultsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kvstow/v1/debug.proto\x12\tkvstow.v1\x1a\x18kvstow/v1/transfer.proto\"\xa8\x02\n\x05\x46\x61ult\x12\x17\n\nsession_id\x18\x01 \x01(\x04H\x01\x88\x01\x01\x12\x18\n\x0btransfer_id\x18\x02 \x01(\x04H\x02\x88\x01\x01\x12\x11\n\x04rank\x18\x03 \x01(\rH\x03\x88\x01\x01\x12%\n\x04kind\x18\x04 \x01(\x0e\x32\x17.kvstow.v1.TransferKind\x12#\n\x04hold\x18\x05 \x01(\x0b\x32\x13.kvstow.v1.HoldCopyH\x00\x12%\n\x04\x66\x61il\x18\x06 \x01(\x0b\x32\x15.kvstow.v1.FailBlocksH\x00\x12%\n\x05\x64\x65lay\x18\x07 \x01(\x0b\x32\x14.kvstow.v1.DelayCopyH\x00\x12\r\n\x05\x63ount\x18\x08 \x01(\rB\x08\n\x06\x61\x63tionB\r\n\x0b_session_idB\x0e\n\x0c_transfer_idB\x07\n\x05_rank\"\n\n\x08HoldCopy\",\n\nFailBlocks\x12\x0e\n\x06\x62locks\x18\x01 \x03(\r\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\x1c\n\tDelayCopy\x12\x0f\n\x07\x64\x65lay_s\x18\x01 \x01(\x01\"2\n\x0f\x41\x64\x64\x46\x61ultRequest\x12\x1f\n\x05\x66\x61ult\x18\x01 \x01(\x0b\x32\x10.kvstow.v1.Fault\"$\n\x10\x41\x64\x64\x46\x61ultResponse\x12\x10\n\x08\x66\x61ult_id\x18\x01 \x01(\x04\"\'\n\x13ReleaseFaultRequest\x12\x10\n\x08\x66\x61ult_id\x18\x01 \x01(\x04\"(\n\x14ReleaseFaultResponse\x12\x10\n\x08released\x18\x01 \x01(\x08\"\x13\n\x11ListFaultsRequest\"<\n\x12ListFaultsResponse\x12&\n\x06\x66\x61ults\x18\x01 \x03(\x0b\x32\x16.kvstow.v1.ActiveFault\"T\n\x0b\x41\x63tiveFault\x12\x10\n\x08\x66\x61ult_id\x18\x01 \x01(\x04\x12\x1f\n\x05\x66\x61ult\x18\x02 \x01(\x0b\x32\x10.kvstow.v1.Fault\x12\x12\n\nheld_count\x18\x03 \x01(\r2\xef\x01\n\x0c\x44\x65\x62ugService\x12\x43\n\x08\x41\x64\x64\x46\x61ult\x12\x1a.kvstow.v1.AddFaultRequest\x1a\x1b.kvstow.v1.AddFaultResponse\x12O\n\x0cReleaseFault\x12\x1e.kvstow.v1.ReleaseFaultRequest\x1a\x1f.kvstow.v1.ReleaseFaultResponse\x12I\n\nListFaults\x12\x1c.kvstow.v1.ListFaultsRequest\x1a\x1d.kvstow.v1.ListFaultsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,23 +37,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_HOLDCOPY']._serialized_start=361
   _globals['_HOLDCOPY']._serialized_end=371
   _globals['_FAILBLOCKS']._serialized_start=373
-  _globals['_FAILBLOCKS']._serialized_end=420
-  _globals['_DELAYCOPY']._serialized_start=422
-  _globals['_DELAYCOPY']._serialized_end=450
-  _globals['_ADDFAULTREQUEST']._serialized_start=452
-  _globals['_ADDFAULTREQUEST']._serialized_end=502
-  _globals['_ADDFAULTRESPONSE']._serialized_start=504
-  _globals['_ADDFAULTRESPONSE']._serialized_end=540
-  _globals['_RELEASEFAULTREQUEST']._serialized_start=542
-  _globals['_RELEASEFAULTREQUEST']._serialized_end=581
-  _globals['_RELEASEFAULTRESPONSE']._serialized_start=583
-  _globals['_RELEASEFAULTRESPONSE']._serialized_end=623
-  _globals['_LISTFAULTSREQUEST']._serialized_start=625
-  _globals['_LISTFAULTSREQUEST']._serialized_end=644
-  _globals['_LISTFAULTSRESPONSE']._serialized_start=646
-  _globals['_LISTFAULTSRESPONSE']._serialized_end=706
-  _globals['_ACTIVEFAULT']._serialized_start=708
-  _globals['_ACTIVEFAULT']._serialized_end=794
-  _globals['_DEBUGSERVICE']._serialized_start=797
-  _globals['_DEBUGSERVICE']._serialized_end=1036
+  _globals['_FAILBLOCKS']._serialized_end=417
+  _globals['_DELAYCOPY']._serialized_start=419
+  _globals['_DELAYCOPY']._serialized_end=447
+  _globals['_ADDFAULTREQUEST']._serialized_start=449
+  _globals['_ADDFAULTREQUEST']._serialized_end=499
+  _globals['_ADDFAULTRESPONSE']._serialized_start=501
+  _globals['_ADDFAULTRESPONSE']._serialized_end=537
+  _globals['_RELEASEFAULTREQUEST']._serialized_start=539
+  _globals['_RELEASEFAULTREQUEST']._serialized_end=578
+  _globals['_RELEASEFAULTRESPONSE']._serialized_start=580
+  _globals['_RELEASEFAULTRESPONSE']._serialized_end=620
+  _globals['_LISTFAULTSREQUEST']._serialized_start=622
+  _globals['_LISTFAULTSREQUEST']._serialized_end=641
+  _globals['_LISTFAULTSRESPONSE']._serialized_start=643
+  _globals['_LISTFAULTSRESPONSE']._serialized_end=703
+  _globals['_ACTIVEFAULT']._serialized_start=705
+  _globals['_ACTIVEFAULT']._serialized_end=789
+  _globals['_DEBUGSERVICE']._serialized_start=792
+  _globals['_DEBUGSERVICE']._serialized_end=1031
 # @@protoc_insertion_point(module_scope)

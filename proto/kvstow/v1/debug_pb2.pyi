@@ -31,12 +31,12 @@ class HoldCopy(_message.Message):
     def __init__(self) -> None: ...
 
 class FailBlocks(_message.Message):
-    __slots__ = ("positions", "reason")
-    POSITIONS_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("blocks", "reason")
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
-    positions: _containers.RepeatedScalarFieldContainer[int]
+    blocks: _containers.RepeatedScalarFieldContainer[int]
     reason: str
-    def __init__(self, positions: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
+    def __init__(self, blocks: _Optional[_Iterable[int]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class DelayCopy(_message.Message):
     __slots__ = ("delay_s",)
@@ -79,11 +79,11 @@ class ListFaultsResponse(_message.Message):
     def __init__(self, faults: _Optional[_Iterable[_Union[ActiveFault, _Mapping]]] = ...) -> None: ...
 
 class ActiveFault(_message.Message):
-    __slots__ = ("fault_id", "fault", "struck_count")
+    __slots__ = ("fault_id", "fault", "held_count")
     FAULT_ID_FIELD_NUMBER: _ClassVar[int]
     FAULT_FIELD_NUMBER: _ClassVar[int]
-    STRUCK_COUNT_FIELD_NUMBER: _ClassVar[int]
+    HELD_COUNT_FIELD_NUMBER: _ClassVar[int]
     fault_id: int
     fault: Fault
-    struck_count: int
-    def __init__(self, fault_id: _Optional[int] = ..., fault: _Optional[_Union[Fault, _Mapping]] = ..., struck_count: _Optional[int] = ...) -> None: ...
+    held_count: int
+    def __init__(self, fault_id: _Optional[int] = ..., fault: _Optional[_Union[Fault, _Mapping]] = ..., held_count: _Optional[int] = ...) -> None: ...

@@ -59,8 +59,8 @@ class DebugServiceServicer(object):
     """
 
     def AddFault(self, request, context):
-        """Adds a fault. It strikes each rank's copy that matches all the fields given, when that copy is submitted, and is
-        used up after `count` copies. Of several faults that match, the oldest strikes.
+        """Adds a fault. It strikes each rank's copy that matches all the fields given, when that copy is queued, and is used
+        up after `count` copies. Of several faults that match, the oldest that is not used up strikes.
 
         Not idempotent: a repeated call adds another fault.
 
@@ -82,7 +82,7 @@ class DebugServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListFaults(self, request, context):
-        """Lists the faults that can still strike or still hold a copy, oldest first. Free of side effects.
+        """Lists the faults that were not released, oldest first, with the copies that each holds. Free of side effects.
 
         There are no method-specific errors.
         """

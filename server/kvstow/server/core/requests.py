@@ -25,8 +25,8 @@ class ServerState(Enum):
 class StreamEnd(Enum):
     """Why a session's stream of events ends.
 
-    CLOSED: the session was closed. REPLACED: a newer stream of the session was opened. LOST: the session has ended
-    otherwise, or the reader is gone. SHUTDOWN: the daemon has shut down.
+    CLOSED: the engine closed the session, or the reader the stream. REPLACED: a newer stream of the session was
+    opened. LOST: the session has ended otherwise. SHUTDOWN: the daemon has shut down.
     """
 
     CLOSED = "closed"

@@ -1,0 +1,224 @@
+"""The administrator's service: listings from one snapshot each, resets, the check of the books.
+
+Methods run on the server's threads, without a lock.
+"""
+
+import grpc
+
+from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, TableView, TransferView
+from kvstow.server.core.spaces import SpaceCounters
+from kvstow.server.core.types import Identity, ResetResult, SpaceId
+from kvstow.v1 import admin_pb2, admin_pb2_grpc, identity_pb2
+
+from . import convert
+from .backend import Backend
+from .replies import KINDS, STATES
+from .servicer import Waits
+
+DEFAULT_LIMIT = 1000
+"""Rows of a listing whose length a client does not say."""
+
+
+class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
+    """See kvstow/v1/admin.proto for what each method promises.
+
+    Args:
+        backend: the daemon.
+        waits: shared by all services of the server.
+    """
+
+    def __init__(self, backend: Backend, waits: Waits) -> None:
+        self._backend = backend
+        self._waits = waits
+
+    def ListSpaces(
+        self, request: admin_pb2.ListSpacesRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.ListSpacesResponse:
+        spaces = sorted(self._backend.snapshot().spaces, key=lambda space: space.id)
+        return admin_pb2.ListSpacesResponse(spaces=[_space(space) for space in spaces])
+
+    def ListSessions(
+        self, request: admin_pb2.ListSessionsRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.ListSessionsResponse:
+        snapshot = self._backend.snapshot()
+        world_sizes = {space.id: space.identity.layout.world_size for space in snapshot.spaces}
+        sessions = sorted(snapshot.sessions, key=lambda session: session.id)
+        return admin_pb2.ListSessionsResponse(
+            sessions=[_session(session, world_sizes[session.space]) for session in sessions]
+        )
+
+    def ListTransfers(
+        self, request: admin_pb2.ListTransfersRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.ListTransfersResponse:
+        transfers = sorted(self._backend.snapshot().transfers, key=lambda found: -found.age_s)
+        return admin_pb2.ListTransfersResponse(
+            transfers=[_transfer(found) for found in transfers[: request.limit or DEFAULT_LIMIT]],
+            total_count=len(transfers),
+        )
+
+    def ListLeases(
+        self, request: admin_pb2.ListLeasesRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.ListLeasesResponse:
+        leases = sorted(self._backend.snapshot().leases, key=lambda lease: lease.remaining_s)
+        return admin_pb2.ListLeasesResponse(
+            leases=[_lease(lease) for lease in leases[: request.limit or DEFAULT_LIMIT]],
+            total_count=len(leases),
+        )
+
+    def GetStats(
+        self, request: admin_pb2.GetStatsRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.GetStatsResponse:
+        snapshot = self._backend.snapshot()
+        tables = sorted(snapshot.tables, key=lambda table: table.slot_bytes)
+        return admin_pb2.GetStatsResponse(
+            pool_bytes=snapshot.extents * snapshot.extent_bytes,
+            extent_bytes=snapshot.extent_bytes,
+            free_extents=snapshot.unused_extents,
+            slots=[_slots(table) for table in tables],
+        )
+
+    def ResetSpace(
+        self, request: admin_pb2.ResetSpaceRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.ResetSpaceResponse:
+        space = SpaceId(request.space_id)
+        with self._waits.budget(convert.seconds(request.wait_s, "wait_s")) as wait_s:
+            result = self._backend.reset_space(space, wait_s)
+        return admin_pb2.ResetSpaceResponse(result=_reset(space, result))
+
+    def ResetAll(
+        self, request: admin_pb2.ResetAllRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.ResetAllResponse:
+        with self._waits.budget(convert.seconds(request.wait_s, "wait_s")) as wait_s:
+            results = self._backend.reset_all(wait_s)
+        return admin_pb2.ResetAllResponse(
+            results=[_reset(space, result) for space, result in sorted(results.items())]
+        )
+
+    def DropSpace(
+        self, request: admin_pb2.DropSpaceRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.DropSpaceResponse:
+        dropped = self._backend.drop_space(SpaceId(request.space_id))
+        return admin_pb2.DropSpaceResponse(dropped_count=dropped)
+
+    def CheckLedger(
+        self, request: admin_pb2.CheckLedgerRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.CheckLedgerResponse:
+        self._backend.check()
+        return admin_pb2.CheckLedgerResponse(ok=True)
+
+
+def _space(space: SpaceView) -> admin_pb2.Space:
+    return admin_pb2.Space(
+        space_id=space.id,
+        identity=_identity(space.identity),
+        generation=space.generation,
+        session_count=space.sessions,
+        ready_count=space.ready_blocks,
+        writing_count=space.writing_blocks,
+        draining_generations=space.draining,
+        counters=_counters(space.counters),
+    )
+
+
+def _counters(counters: SpaceCounters) -> admin_pb2.SpaceCounters:
+    return admin_pb2.SpaceCounters(
+        lookups=counters.lookups,
+        hit_count=counters.hit_blocks,
+        pending_count=counters.pending_blocks,
+        missed_count=counters.missed_blocks,
+        stored_count=counters.stored_blocks,
+        loaded_count=counters.loaded_blocks,
+        evicted_count=counters.evicted_blocks,
+        dropped_count=counters.dropped_blocks,
+        resets=counters.resets,
+    )
+
+
+def _identity(identity: Identity) -> identity_pb2.Identity:
+    layout, scheme = identity.layout, identity.key_scheme
+    return identity_pb2.Identity(
+        tenant=identity.tenant,
+        model=identity.model,
+        weights_version=identity.weights_version,
+        layout=identity_pb2.Layout(
+            dtype=layout.dtype,
+            block_tokens=layout.block_tokens,
+            world_size=layout.world_size,
+            order=layout.order,
+            groups=[
+                identity_pb2.Group(segment_bytes=group.segment_bytes, replicated=group.replicated)
+                for group in layout.groups
+            ],
+        ),
+        key_scheme=identity_pb2.KeyScheme(
+            hash_name=scheme.hash_name,
+            key_bytes=scheme.key_bytes,
+            fingerprint=scheme.fingerprint,
+        ),
+    )
+
+
+def _session(session: SessionView, world_size: int) -> admin_pb2.Session:
+    return admin_pb2.Session(
+        session_id=session.id,
+        name=session.name,
+        space_id=session.space,
+        age_s=session.age_s,
+        streaming=session.streaming,
+        attached_ranks=session.ranks,
+        world_size=world_size,
+        transfer_count=session.transfers,
+        lease_count=session.leases,
+        held_count=session.held_blocks,
+        unacknowledged_count=session.unacknowledged,
+    )
+
+
+def _transfer(transfer: TransferView) -> admin_pb2.Transfer:
+    return admin_pb2.Transfer(
+        session_id=transfer.session,
+        transfer_id=transfer.id,
+        kind=KINDS[transfer.kind],
+        state=STATES[transfer.state],
+        abandoned=transfer.abandoned,
+        overdue=transfer.overdue,
+        age_s=transfer.age_s,
+        block_count=transfer.blocks,
+        space_id=transfer.space,
+        generation=transfer.generation,
+    )
+
+
+def _lease(lease: LeaseView) -> admin_pb2.Lease:
+    return admin_pb2.Lease(
+        lease_id=lease.id,
+        session_id=lease.session,
+        request=lease.request,
+        block_count=lease.blocks,
+        remaining_s=lease.remaining_s,
+    )
+
+
+def _slots(table: TableView) -> admin_pb2.SlotStats:
+    return admin_pb2.SlotStats(
+        slot_bytes=table.slot_bytes,
+        extents=table.extents,
+        slot_count=table.slots,
+        free_count=table.free,
+        evictable_count=table.evictable,
+        held_count=table.held,
+        writing_count=table.writing,
+        quarantined_count=table.quarantined,
+    )
+
+
+def _reset(space: SpaceId, result: ResetResult) -> admin_pb2.SpaceResetResult:
+    return admin_pb2.SpaceResetResult(
+        space_id=space,
+        generation=result.generation,
+        dropped_count=result.dropped_count,
+        ended_count=result.ended_count,
+        abandoned_stores=result.abandoned_stores,
+        abandoned_loads=result.abandoned_loads,
+        drained=result.drained,
+    )

@@ -1,0 +1,135 @@
+"""What every call has in common: the boot id beside its reply, refusals as statuses, measurement.
+
+An exception that is no refusal is a bug: it is reported under a correlation id, which the client
+is told, and the server goes on.
+"""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+
+from kvstow.server.core.errors import BooksError, Refusal
+
+from .status import InternalError, RefusalStatus
+
+BOOT_ID_KEY = "kvstow-boot-id"
+
+Observe = Callable[[str, str, float], None]
+"""Told of each call that ended: full method name, name of the canonical code, seconds it took. A
+stream is one call, from its opening to its end. Called on the server's threads; must not block."""
+
+ReportBug = Callable[[str, BaseException], None]
+"""Told where an exception came from that is no refusal, and the exception."""
+
+Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+_PREFIX = "/kvstow.v1."
+
+
+class CallInterceptor(grpc.ServerInterceptor):
+    """Wraps the methods of our own services; health and reflection pass through.
+
+    Args:
+        boot_id: sent as trailing metadata with every reply and refusal.
+        observe: told of each call that ended.
+        report_bug: told of each exception that is no refusal.
+    """
+
+    def __init__(self, boot_id: str, observe: Observe, report_bug: ReportBug) -> None:
+        self.metadata = (BOOT_ID_KEY, boot_id)
+        self.observe = observe
+        self.report_bug = report_bug
+        self._wrapped: dict[str, Handler] = {}
+
+    def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], "Handler | None"],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> "Handler | None":
+        """The wrapped method. Only methods that exist are remembered, so the table is bounded."""
+        method = handler_call_details.method
+        if method in self._wrapped:
+            return self._wrapped[method]
+        handler = continuation(handler_call_details)
+        if handler is None or not method.startswith(_PREFIX):
+            return handler
+        return self._wrapped.setdefault(method, self._wrap(method, handler))
+
+    def _wrap(self, method: str, handler: Handler) -> Handler:
+        serializers = handler.request_deserializer, handler.response_serializer
+        if handler.unary_unary is not None:
+            unary = self._unary(method, handler.unary_unary)
+            return grpc.unary_unary_rpc_method_handler(unary, *serializers)
+        assert handler.unary_stream is not None, f"{method} takes a stream"
+        stream = self._stream(method, handler.unary_stream)
+        return grpc.unary_stream_rpc_method_handler(stream, *serializers)
+
+    def _unary(
+        self, method: str, inner: Callable[[Any, grpc.ServicerContext], Any]
+    ) -> Callable[[Any, grpc.ServicerContext], Any]:
+        def call(request: Any, context: grpc.ServicerContext) -> Any:
+            with _Outcome(self, method, context):
+                return inner(request, context)
+
+        return call
+
+    def _stream(
+        self, method: str, inner: Callable[[Any, grpc.ServicerContext], Iterator[Any]]
+    ) -> Callable[[Any, grpc.ServicerContext], Iterator[Any]]:
+        def call(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+            with _Outcome(self, method, context):
+                yield from inner(request, context)
+
+        return call
+
+
+class _Outcome:
+    """Encloses one call: ends it with a status, whatever it raises, and measures it."""
+
+    __slots__ = ("_began", "_context", "_interceptor", "_method")
+
+    def __init__(
+        self, interceptor: CallInterceptor, method: str, context: grpc.ServicerContext
+    ) -> None:
+        self._interceptor = interceptor
+        self._method = method
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+        self._context.set_trailing_metadata((self._interceptor.metadata,))
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        match error:
+            case None:
+                self._observe("OK")
+            case Refusal():
+                self._abort(error)
+            case BooksError():  # reported where the books were left
+                self._abort(InternalError(str(error)))
+            case Exception():
+                self._abort(self._report(error))
+            case _:  # the server closes a stream whose reader is gone
+                self._observe("CANCELLED")
+
+    def _observe(self, code: str) -> None:
+        self._interceptor.observe(self._method, code, time.perf_counter() - self._began)
+
+    def _abort(self, refusal: Refusal) -> NoReturn:
+        status = RefusalStatus(refusal, self._interceptor.metadata)
+        self._observe(status.code.name)
+        self._context.abort_with_status(status)
+
+    def _report(self, error: Exception) -> InternalError:
+        number = uuid.uuid4().hex[:12]
+        self._interceptor.report_bug(f"{self._method}, correlation id {number}", error)
+        return InternalError(f"internal error {number}", correlation_id=number)

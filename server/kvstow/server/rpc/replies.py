@@ -1,0 +1,153 @@
+"""The core's values become replies.
+
+The counterpart of `convert`: pure and total, may be called from any thread.
+"""
+
+from collections.abc import Sequence
+
+from kvstow.server.core import events
+from kvstow.server.core.requests import Limits, OpenedSession, ServerInfo, ServerState
+from kvstow.server.core.types import (
+    BlockFailure,
+    LookupResult,
+    ResetResult,
+    StoreStatus,
+    TransferKind,
+    TransferPlan,
+    TransferState,
+)
+from kvstow.v1 import cache_pb2, transfer_pb2
+
+KINDS = {
+    TransferKind.STORE: transfer_pb2.TRANSFER_KIND_STORE,
+    TransferKind.LOAD: transfer_pb2.TRANSFER_KIND_LOAD,
+}
+STATES = {
+    TransferState.QUEUED: transfer_pb2.TRANSFER_STATE_QUEUED,
+    TransferState.RUNNING: transfer_pb2.TRANSFER_STATE_RUNNING,
+    TransferState.DONE: transfer_pb2.TRANSFER_STATE_DONE,
+    TransferState.FAILED: transfer_pb2.TRANSFER_STATE_FAILED,
+    TransferState.ABANDONED: transfer_pb2.TRANSFER_STATE_ABANDONED,
+}
+_SERVER_STATES = {
+    ServerState.STARTING: cache_pb2.SERVER_STATE_STARTING,
+    ServerState.READY: cache_pb2.SERVER_STATE_READY,
+    ServerState.DRAINING: cache_pb2.SERVER_STATE_DRAINING,
+}
+
+
+def server_info(info: ServerInfo) -> cache_pb2.GetServerInfoResponse:
+    """Who the server is."""
+    return cache_pb2.GetServerInfoResponse(
+        version=info.version,
+        boot_id=info.boot_id,
+        state=_SERVER_STATES[info.state],
+        limits=_limits(info.limits),
+        policy=info.policy,
+        uptime_s=info.uptime_s,
+        copy_kernel=info.copy_kernel,
+    )
+
+
+def opened_session(opened: OpenedSession, boot_id: str) -> cache_pb2.OpenSessionResponse:
+    """The new session."""
+    return cache_pb2.OpenSessionResponse(
+        session_id=opened.session,
+        boot_id=boot_id,
+        space_id=opened.space,
+        generation=opened.generation,
+        grace_s=opened.grace_s,
+        slot_bytes=opened.slot_bytes,
+    )
+
+
+def lookup(result: LookupResult, ttl_s: float) -> cache_pb2.LookupResponse:
+    """What was found; `ttl_s` is the life that was asked for the lease, if one was taken."""
+    hits = [
+        cache_pb2.GroupHits(
+            hit_count=group.hit_count, pending_count=group.pending_count, states=group.states
+        )
+        for group in result.groups
+    ]
+    if result.lease is None:
+        return cache_pb2.LookupResponse(generation=result.generation, groups=hits)
+    return cache_pb2.LookupResponse(
+        generation=result.generation, groups=hits, lease_id=result.lease, lease_ttl_s=ttl_s
+    )
+
+
+def store(plan: TransferPlan) -> cache_pb2.StoreResponse:
+    """What became of the offered blocks."""
+    return cache_pb2.StoreResponse(
+        statuses=plan.statuses,
+        accepted_count=plan.statuses.count(StoreStatus.ACCEPTED.value),
+    )
+
+
+def reset(result: ResetResult) -> cache_pb2.ResetResponse:
+    """What a reset did."""
+    return cache_pb2.ResetResponse(
+        generation=result.generation,
+        dropped_count=result.dropped_count,
+        ended_count=result.ended_count,
+        abandoned_stores=result.abandoned_stores,
+        abandoned_loads=result.abandoned_loads,
+        drained=result.drained,
+    )
+
+
+def event(sequence: int, happened: events.Event) -> cache_pb2.Event:
+    """One event of a stream."""
+    match happened:
+        case events.TransferEnded():
+            return cache_pb2.Event(sequence=sequence, transfer_ended=_ended(happened))
+        case events.TransferOverdue(transfer=transfer, kind=kind, age_s=age_s):
+            overdue = cache_pb2.TransferOverdue(
+                transfer_id=transfer, kind=KINDS[kind], age_s=age_s
+            )
+            return cache_pb2.Event(sequence=sequence, transfer_overdue=overdue)
+        case events.SpaceReset(generation=generation):
+            reset = cache_pb2.SpaceReset(generation=generation)
+            return cache_pb2.Event(sequence=sequence, space_reset=reset)
+        case events.ResetDrained(generation=generation):
+            drained = cache_pb2.ResetDrained(generation=generation)
+            return cache_pb2.Event(sequence=sequence, reset_drained=drained)
+        case events.LeaseExpired(lease=lease, request=request):
+            expired = cache_pb2.LeaseExpired(lease_id=lease, request=request)
+            return cache_pb2.Event(sequence=sequence, lease_expired=expired)
+        case events.Draining():
+            return cache_pb2.Event(sequence=sequence, draining=cache_pb2.Draining())
+        case events.Resync(lost_count=lost_count):
+            resync = cache_pb2.Resync(lost_count=lost_count)
+            return cache_pb2.Event(sequence=sequence, resync=resync)
+
+
+def _limits(limits: Limits) -> cache_pb2.Limits:
+    return cache_pb2.Limits(
+        max_keys_per_call=limits.max_keys_per_call,
+        max_lease_ttl_s=limits.max_lease_ttl_s,
+        max_deadline_s=limits.max_deadline_s,
+        max_transfers_per_session=limits.max_transfers_per_session,
+        extent_bytes=limits.extent_bytes,
+        pool_bytes=limits.pool_bytes,
+    )
+
+
+def _ended(report: events.TransferEnded) -> cache_pb2.TransferEnded:
+    return cache_pb2.TransferEnded(
+        transfer_id=report.transfer,
+        kind=KINDS[report.kind],
+        state=STATES[report.state],
+        failures=_failures(report.failures),
+    )
+
+
+def _failures(failures: Sequence[BlockFailure]) -> list[transfer_pb2.BlockFailures]:
+    """Failed blocks by rank and reason, so that thousands of them are a few arrays."""
+    positions: dict[tuple[int, str], list[int]] = {}
+    for failure in failures:
+        positions.setdefault((failure.rank, failure.reason), []).append(failure.position)
+    return [
+        transfer_pb2.BlockFailures(rank=rank, reason=reason, positions=sorted(found))
+        for (rank, reason), found in sorted(positions.items())
+    ]

@@ -1,0 +1,166 @@
+"""The gRPC server: services, threads, sockets, health, and an orderly stop.
+
+Each open stream occupies a thread, so there are as many threads as sessions and some for the other
+calls. Decided here: how the server is reached and how it notices a peer that is gone. Not decided
+here: when it is ready (`set_ready`) and when it stops (`stop`); the main thread says so.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
+from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
+
+from kvstow.server.device.faults import FaultyDevice
+from kvstow.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    cache_pb2,
+    cache_pb2_grpc,
+    debug_pb2,
+    debug_pb2_grpc,
+)
+
+from .admin import AdminServicer
+from .backend import Backend
+from .calls import CallInterceptor, Observe, ReportBug
+from .debug import DebugServicer
+from .servicer import CacheServicer, Waits
+from .unix_socket import SocketError, SocketPath, private_files
+
+READINESS = ""
+"""Health of the whole server: SERVING while it takes work."""
+
+LIVENESS = "liveness"
+"""SERVING for as long as the process answers at all."""
+
+MAX_MESSAGE_BYTES = 8 << 20
+
+_CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"].full_name
+_ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+_DEBUG = debug_pb2.DESCRIPTOR.services_by_name["DebugService"].full_name
+
+CHANNEL_OPTIONS: Sequence[tuple[str, int]] = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # A peer that neither answers nor closes (stopped, or its host gone) is dropped after 15 s, and
+    # with it its stream. Peers may do the same to us as often.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    # Two daemons never share a port.
+    ("grpc.so_reuseport", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How the server is reached.
+
+    Args:
+        socket_path: of the Unix socket; None for none.
+        tcp_address: host and port to listen on besides; None for none.
+        max_sessions: streams that may be open.
+        worker_count: threads for calls other than streams.
+        reflection: whether clients may ask which services there are.
+    """
+
+    socket_path: Path | None
+    tcp_address: str | None = None
+    max_sessions: int = 64
+    worker_count: int = 16
+    reflection: bool = True
+
+
+class RpcServer:
+    """Serves one daemon.
+
+    Args:
+        backend: the daemon.
+        options: how it is reached.
+        observe: told of each call that ended.
+        report_bug: told of each exception that is no refusal.
+        faults: driven by the debug service; None: the service is off.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        options: ServerOptions,
+        *,
+        observe: Observe,
+        report_bug: ReportBug,
+        faults: FaultyDevice | None = None,
+    ) -> None:
+        self._options = options
+        self._socket = None if options.socket_path is None else SocketPath(options.socket_path)
+        threads = options.max_sessions + options.worker_count
+        self._server = grpc.server(
+            ThreadPoolExecutor(threads, thread_name_prefix="rpc"),
+            interceptors=[CallInterceptor(backend.boot_id, observe, report_bug)],
+            options=CHANNEL_OPTIONS,
+        )
+        self._health = health.HealthServicer()
+        self._add_services(backend, faults)
+
+    def start(self) -> int:
+        """Listen and answer; health says that the process lives and is not ready.
+
+        Returns the TCP port, 0 if none.
+
+        Raises:
+            SocketError: the socket or the address is taken or cannot be made.
+        """
+        self._health.set(READINESS, health_pb2.HealthCheckResponse.NOT_SERVING)
+        self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        port = 0
+        if self._socket is not None:
+            self._socket.claim()
+            with private_files():
+                self._bind(self._socket.target)
+        if self._options.tcp_address is not None:
+            port = self._bind(self._options.tcp_address)
+        self._server.start()
+        return port
+
+    def set_ready(self, ready: bool) -> None:
+        """Say whether the daemon takes work."""
+        status = health_pb2.HealthCheckResponse
+        self._health.set(READINESS, status.SERVING if ready else status.NOT_SERVING)
+
+    def stop(self, grace_s: float) -> None:
+        """Take no new call, give running ones `grace_s`, and return when all have ended.
+
+        The socket is gone then and its path is free for another process. May be called without
+        `start`, and repeatedly.
+        """
+        self._health.enter_graceful_shutdown()
+        self._server.stop(grace_s).wait()
+        if self._socket is not None:
+            self._socket.release()
+
+    def _add_services(self, backend: Backend, faults: FaultyDevice | None) -> None:
+        waits = Waits(self._options.worker_count // 2)
+        names = [_CACHE, _ADMIN, health.SERVICE_NAME, reflection.SERVICE_NAME]
+        cache = CacheServicer(backend, waits)
+        cache_pb2_grpc.add_CacheServiceServicer_to_server(cache, self._server)
+        admin = AdminServicer(backend, waits)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, self._server)
+        if faults is not None:
+            debug_pb2_grpc.add_DebugServiceServicer_to_server(DebugServicer(faults), self._server)
+            names.append(_DEBUG)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        if self._options.reflection:
+            reflection.enable_server_reflection(names, self._server)
+
+    def _bind(self, target: str) -> int:
+        try:
+            return self._server.add_insecure_port(target)
+        except RuntimeError as error:
+            self.stop(0)
+            raise SocketError(f"cannot listen on {target}: {error}") from error

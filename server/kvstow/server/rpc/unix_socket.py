@@ -1,0 +1,107 @@
+"""The Unix socket: who owns its path, and what a daemon that was killed left there.
+
+Two daemons never share a socket. Whoever serves it holds a lock on a file beside it; the kernel
+releases the lock with the process, so a daemon that was killed never stands in the way. The lock
+file itself stays: a file that comes and goes can be locked twice.
+"""
+
+import errno
+import fcntl
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MAX_PATH_BYTES = 107
+"""What fits into a socket address, the closing zero left out."""
+
+
+class SocketError(Exception):
+    """The socket cannot be served; one line that names the path and the reason."""
+
+
+class SocketPath:
+    """The path of a socket, owned by this process from `claim` to `release`.
+
+    Args:
+        path: where the socket shall be.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock: int | None = None
+
+    @property
+    def target(self) -> str:
+        """The path as gRPC names it."""
+        return f"unix:{self._path.absolute()}"
+
+    def claim(self) -> None:
+        """Take the path: lock it, and remove the socket that a killed daemon left.
+
+        Raises:
+            SocketError: another process serves it, something else lies there, or it cannot be
+                made.
+        """
+        if len(os.fsencode(self._path.absolute())) > MAX_PATH_BYTES:
+            raise SocketError(f"socket path is longer than {MAX_PATH_BYTES} bytes: {self._path}")
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = _lock(self._path)
+            _remove_stale(self._path)
+        except OSError as error:
+            self.release()
+            raise SocketError(f"cannot serve {self._path}: {error.strerror}") from error
+        except SocketError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let another process have the path. May be repeated."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Files made meanwhile are the owner's alone.
+
+    A socket has its mode from the moment it is bound; changed later, it would be open to others
+    for an instant. The mask is the whole process's: use this before other threads make files.
+    """
+    previous = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(previous)
+
+
+def _lock(path: Path) -> int:
+    lock_path = path.with_name(f"{path.name}.lock")
+    lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(lock, 32).decode(errors="replace").strip()
+        os.close(lock)
+        raise SocketError(f"{path} is served by process {holder or 'unknown'}") from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _remove_stale(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise SocketError(f"{path} exists and is not a socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        outcome = probe.connect_ex(str(path))
+    if outcome != errno.ECONNREFUSED:
+        raise SocketError(f"{path} is served by a process that does not hold its lock")
+    path.unlink()
