@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
-from ..core.spans import Spans
+from kvstow.server.core.spans import Spans
 
 
 class DeviceError(Exception):
@@ -50,24 +50,34 @@ class Region(Protocol):
 
 
 class CopyOwner(Protocol):
-    """Who ordered a copy; the device calls these from its threads, each without holding a lock of its own."""
+    """Who ordered a copy; the device calls these from its threads, each without holding a lock of its own.
+
+    For every submitted copy `start` is called once, and if it says True, `end` is called once, after everything else.
+    None of these may raise: the thread that calls them makes the copies of others too.
+    """
 
     def start(self) -> bool:
-        """The first piece is about to be copied. False: the copy is no longer wanted and must not begin."""
+        """The first piece is about to be copied.
+
+        False: the owner has settled the copy already. It is forgotten without being copied, and `end` is not called.
+        """
         ...
 
     def abandoned(self) -> bool:
-        """True once the result is wanted by nobody: pieces not yet begun are skipped."""
+        """True once the result is wanted by nobody: pieces not yet begun are skipped, and their blocks end as failed."""
         ...
 
-    def end(self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float) -> None:
-        """The copy of this rank has physically ended; called exactly once per submitted copy.
+    def end(
+        self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
+    ) -> None:
+        """The copy of this rank has physically ended: nothing will touch its memory any more.
 
         Args:
             rank: the rank of the copy.
-            failures: (index of the block in the copy's `Spans`, reason) of each block that was not copied.
+            failures: (index of the block in the copy's `Spans`, reason) of each block that was not copied, or not
+                wholly, in rising order, each block once.
             copied_bytes: bytes that were copied.
-            seconds: time from the first piece to the last.
+            seconds: time from the start to the end, waiting for the pieces of other copies included.
         """
         ...
 
@@ -99,7 +109,11 @@ class Copier(Protocol):
     """Takes copies and makes them, loads before stores, in pieces, on threads of its own."""
 
     def submit(self, copy: Copy) -> None:
-        """Queue a copy; returns at once. Its owner's `end` is called exactly once, whatever happens."""
+        """Queue a copy; returns at once and never refuses: after `close` the copy starts and ends as failed."""
+        ...
+
+    def queue_depth(self, direction: Direction) -> int:
+        """Copies of one direction that were submitted and have not ended."""
         ...
 
 
@@ -115,9 +129,16 @@ class Device(Copier, Protocol):
         ...
 
     def close_region(self, region: Region) -> None:
-        """Unmap engine memory; the caller has made sure that no copy touches it any more."""
+        """Unmap engine memory; the caller has made sure that no copy touches it any more.
+
+        Raises:
+            DeviceError: the region is not open.
+        """
         ...
 
     def close(self) -> None:
-        """Stop the threads after the copies they are in; queued copies end as failed. Unmaps what is still open."""
+        """Stop the threads after the pieces they are in, and unmap what is still open.
+
+        What was not copied by then ends as failed. Copies that are to be finished must be waited for before.
+        """
         ...

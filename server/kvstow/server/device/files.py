@@ -1,0 +1,96 @@
+"""Files whose bytes are memory: which ones an engine may name, and how they are mapped.
+
+A path comes from a client, and the daemon may be allowed to open more than the client. So only regular files on a file
+system that lives in memory are taken; a load can then never write into anything that lasts.
+"""
+
+import ctypes
+import mmap
+import os
+import re
+import stat
+import sys
+
+import numpy as np
+import numpy.typing as npt
+
+from .base import DeviceError, SharedMemoryHandle
+
+MEMORY_FILE_SYSTEMS = {0x01021994: "tmpfs", 0x958458F6: "hugetlbfs", 0x858458F6: "ramfs"}
+"""By the magic numbers of statfs(2). A memfd lies on one of the first two."""
+
+_DESCRIPTOR = re.compile(r"/proc/\d+/fd/\d+")
+_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link"}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
+
+
+def lies_in_memory(descriptor: int) -> bool:
+    """Tell whether a file lies on a file system that keeps it in memory and nowhere else.
+
+    Raises:
+        OSError: the kernel does not say.
+    """
+    found = ctypes.create_string_buffer(
+        256
+    )  # struct statfs has at most 120 bytes; f_type is its first long
+    if _libc.fstatfs(descriptor, found) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    kind = int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
+    return kind & 0xFFFFFFFF in MEMORY_FILE_SYSTEMS
+
+
+def map_file(handle: SharedMemoryHandle) -> npt.NDArray[np.uint8]:
+    """Map the region that a handle names; it stays mapped while the array lives.
+
+    Raises:
+        DeviceError: there is no such file, it is shorter than the region, or it is not one that may be mapped.
+    """
+    start, end = handle.offset_bytes, handle.offset_bytes + handle.size_bytes
+    if start < 0 or handle.size_bytes < 1:
+        raise DeviceError(
+            f"{handle.path}: offset_bytes {start} must be at least 0"
+            f" and size_bytes {handle.size_bytes} at least 1"
+        )
+    try:
+        descriptor = _open_file(handle.path)
+        try:
+            size = os.fstat(descriptor).st_size
+            if size < end:
+                raise DeviceError(f"{handle.path} has {size} bytes, the region ends at {end}")
+            # The whole file, because offsets into huge pages are restricted. It costs address space only.
+            view = np.frombuffer(mmap.mmap(descriptor, 0), dtype=np.uint8)[start:end]
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise DeviceError(f"cannot map {handle.path}: {error.strerror}") from error
+    except ValueError:  # a file without any bytes cannot be mapped
+        raise DeviceError(f"{handle.path} became empty while it was mapped") from None
+    if view.size < handle.size_bytes:
+        raise DeviceError(f"{handle.path} became shorter while it was mapped")
+    return view
+
+
+def _open_file(path: str) -> int:
+    """Open a file for reading and writing if it may be mapped.
+
+    It is looked at before it is opened, because opening a device can have effects of its own.
+    """
+    if not path.startswith("/") or "\0" in path:
+        raise DeviceError(f"{path!r} is not an absolute path")
+    # The descriptors of a process are links that name what they stand for; any other could lead anywhere.
+    follow = 0 if _DESCRIPTOR.fullmatch(path) else os.O_NOFOLLOW
+    found = os.open(path, os.O_PATH | os.O_CLOEXEC | follow)
+    try:
+        mode = os.fstat(found).st_mode
+        if not stat.S_ISREG(mode):
+            kind = _KINDS.get(stat.S_IFMT(mode), "a device, pipe or socket")
+            raise DeviceError(f"{path} is {kind}, not a file in shared memory")
+        if not lies_in_memory(found):
+            raise DeviceError(
+                f"{path} lies on a disk; engine memory lies on {', '.join(MEMORY_FILE_SYSTEMS.values())} or in a memfd"
+            )
+        return os.open(f"/proc/self/fd/{found}", os.O_RDWR | os.O_CLOEXEC)
+    finally:
+        os.close(found)

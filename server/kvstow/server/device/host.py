@@ -1,0 +1,123 @@
+"""The host device: engine memory is a file that both processes map, copied by worker threads.
+
+Decided here: which regions are open and that no copy leaves them. Which files are taken for engine memory is `files`'
+part, order and pieces are `streams`', the innermost loop is `kernel`'s.
+
+No fence is needed on a CPU: what an engine wrote before its call is seen by the copy, and what a copy wrote is seen
+by whoever hears of its end.
+
+A region is unmapped when it was closed and the last piece that touches it has let go of it, so that a mistake in the
+order of closing cannot become an access to memory that is not there.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvstow.server.core.spans import Spans
+
+from .base import Copy, DeviceError, Direction, Region, SharedMemoryHandle
+from .files import map_file
+from .kernel import CopyKernel, Memory, load_kernel
+from .pool import HostPool
+from .streams import Streams
+
+PIECE_BYTES = 4 << 20
+"""Small enough that a load waits less than a millisecond for the piece before it, large enough that the work per
+piece does not count."""
+
+GONE = "its memory is gone: the engine's file was truncated"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostRegion:
+    """Engine memory that was mapped; the device keeps the mapping."""
+
+    size_bytes: int
+
+
+class HostDevice:
+    """Copies between the host pool and files in shared memory. Any thread may call any method.
+
+    Args:
+        pool: the host pool; it must outlive the device.
+        copy_threads: worker threads.
+        piece_bytes: largest piece.
+        kernel: the innermost loop; None: the best one that is installed.
+
+    Raises:
+        DeviceError: the kernel cannot be used.
+    """
+
+    def __init__(
+        self,
+        pool: HostPool,
+        copy_threads: int = 2,
+        piece_bytes: int = PIECE_BYTES,
+        kernel: CopyKernel | None = None,
+    ) -> None:
+        self._pool = pool
+        self._kernel = load_kernel() if kernel is None else kernel
+        self._lock = threading.Lock()
+        self._open: dict[Region, Memory] = {}
+        self._streams = Streams(self._copy_piece, copy_threads, piece_bytes)
+
+    @property
+    def kernel_name(self) -> str:
+        """Which innermost loop is in use, for the start log."""
+        return self._kernel.name
+
+    def open_region(self, handle: SharedMemoryHandle) -> Region:
+        """See `Device.open_region`."""
+        region = HostRegion(handle.size_bytes)
+        memory = Memory.of(map_file(handle))
+        with self._lock:
+            self._open[region] = memory
+        return region
+
+    def close_region(self, region: Region) -> None:
+        """See `Device.close_region`."""
+        with self._lock:
+            if self._open.pop(region, None) is None:
+                raise DeviceError("the region is not open on this device")
+
+    def submit(self, copy: Copy) -> None:
+        """See `Copier.submit`."""
+        self._streams.submit(copy)
+
+    def queue_depth(self, direction: Direction) -> int:
+        """See `Copier.queue_depth`."""
+        return self._streams.queue_depth(direction)
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self._streams.close()
+        with self._lock:
+            self._open.clear()
+
+    def _copy_piece(self, copy: Copy, piece: Spans) -> Sequence[tuple[int, str]]:
+        try:
+            regions = [self._open[region] for region in copy.regions]
+        except KeyError:
+            raise DeviceError("a region was closed before its copy ended") from None
+        pool = self._pool.memory
+        _check_inside(piece, pool, regions)
+        faulted = self._kernel.copy(copy.direction, pool, regions, piece)
+        return [(span, GONE) for span in faulted]
+
+
+def _check_inside(piece: Spans, pool: Memory, regions: Sequence[Memory]) -> None:
+    """Refuse addresses outside the mapped memory: the spans were planned right, but a mistake here would be silent."""
+    sizes = np.array([region.view.size for region in regions], dtype=np.int64)
+    inside = (
+        piece.region.min() >= 0
+        and piece.region.max() < len(sizes)
+        and piece.region_offset.min() >= 0
+        and piece.pool_offset.min() >= 0
+        and (piece.pool_offset + piece.length).max() <= pool.view.size
+        and (sizes[piece.region] - piece.region_offset >= piece.length).all()
+    )
+    if not inside:
+        raise DeviceError("a span lies outside its region or the host pool")

@@ -1,0 +1,152 @@
+"""The innermost loop: many byte spans copied between mapped memory in one call that gives up the GIL.
+
+Two implementations: `NativeKernel`, the small C library that is compiled when the package is built, and `NumpyKernel`
+for installations without it. The native one is faster (one call for all spans, stores that bypass the caches) and
+outlives an engine that truncates its file in mid-copy; with numpy that kills the process.
+
+Decided here: how spans become addresses. Any thread may copy at any time; that no two copies write the same bytes
+is the ledger's business.
+"""
+
+import ctypes
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from kvstow.server.core.spans import Spans
+
+from .base import DeviceError, Direction
+
+LIBRARY = Path(__file__).with_name("_copy_spans.so")
+
+STREAM_FROM_BYTES = 4096
+"""Spans of this size and more bypass the caches. Below, plain stores were as fast or faster in `bench/bench_copies.py`;
+the library does not take less."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Memory:
+    """Mapped memory. It stays mapped while this object or its view lives.
+
+    Args:
+        view: its bytes.
+        address: where it starts in this process.
+    """
+
+    view: npt.NDArray[np.uint8]
+    address: int
+
+    @classmethod
+    def of(cls, view: npt.NDArray[np.uint8]) -> "Memory":
+        """Describe the memory under an array."""
+        return cls(view, int(view.ctypes.data))
+
+
+class CopyKernel(Protocol):
+    """Copies the spans of one piece."""
+
+    @property
+    def name(self) -> str:
+        """Which implementation this is, for the start log."""
+        ...
+
+    def copy(
+        self, direction: Direction, pool: Memory, regions: Sequence[Memory], spans: Spans
+    ) -> Sequence[int]:
+        """Copy spans, and return the indices of those whose memory was gone when it was touched.
+
+        The spans lie inside the pool and inside the regions: the caller has made sure of that.
+        """
+        ...
+
+
+class NativeKernel:
+    """Calls the compiled library.
+
+    Args:
+        library: path of the shared object.
+        stream_from_bytes: see STREAM_FROM_BYTES.
+
+    Raises:
+        DeviceError: the library is there but cannot be used.
+    """
+
+    name = "native"
+
+    def __init__(self, library: Path, stream_from_bytes: int = STREAM_FROM_BYTES) -> None:
+        self._copy_spans = _load(library)
+        self._stream_from_bytes = stream_from_bytes
+
+    def copy(
+        self, direction: Direction, pool: Memory, regions: Sequence[Memory], spans: Spans
+    ) -> Sequence[int]:
+        """See `CopyKernel.copy`."""
+        starts = np.array([region.address for region in regions], dtype=np.int64)
+        engine = starts[spans.region] + spans.region_offset
+        host = pool.address + spans.pool_offset
+        length = np.ascontiguousarray(spans.length)
+        target, source = (host, engine) if direction is Direction.STORE else (engine, host)
+        faulted: list[int] = []
+        done = 0
+        while done < len(spans):
+            done = self._copy_spans(
+                done,
+                len(spans),
+                target.ctypes.data,
+                source.ctypes.data,
+                length.ctypes.data,
+                self._stream_from_bytes,
+            )
+            if done < len(spans):
+                faulted.append(done)
+                done += 1
+        return faulted
+
+
+class NumpyKernel:
+    """Copies span by span with numpy, which gives up the GIL inside each span only."""
+
+    name = "numpy"
+
+    def copy(
+        self, direction: Direction, pool: Memory, regions: Sequence[Memory], spans: Spans
+    ) -> Sequence[int]:
+        """See `CopyKernel.copy`; here the process dies when memory is gone, so nothing is ever returned."""
+        columns = (spans.region, spans.region_offset, spans.pool_offset, spans.length)
+        for region, start, slot, length in zip(*(c.tolist() for c in columns), strict=True):
+            engine = regions[region].view[start : start + length]
+            host = pool.view[slot : slot + length]
+            if direction is Direction.STORE:
+                host[:] = engine
+            else:
+                engine[:] = host
+        return ()
+
+
+def load_kernel() -> CopyKernel:
+    """The native kernel if it was compiled, else the one of numpy."""
+    return NativeKernel(LIBRARY) if LIBRARY.exists() else NumpyKernel()
+
+
+@functools.cache
+def _load(library: Path) -> Callable[..., int]:
+    """Load the library and let it catch bus errors, once per process: it remembers one previous handler."""
+    try:
+        loaded = ctypes.CDLL(str(library), use_errno=True)
+        catch_bus_errors, copy_spans = loaded.catch_bus_errors, loaded.copy_spans
+    except (OSError, AttributeError) as error:
+        raise DeviceError(
+            f"cannot load {library}: {error}; build it again, or remove it to copy with numpy"
+        ) from error
+    if catch_bus_errors() != 0:
+        raise DeviceError(f"cannot catch bus errors: {os.strerror(ctypes.get_errno())}")
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    copy_spans.argtypes = (number, number, pointer, pointer, pointer, number)
+    copy_spans.restype = number
+    return copy_spans

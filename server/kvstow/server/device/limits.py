@@ -1,0 +1,111 @@
+"""How much memory this process may still take, and what says so.
+
+Decided here: which bounds there are and how to read them. A bound that cannot be read is not a bound.
+The roots of the kernel's file systems are arguments, so that other machines can be described in tests.
+"""
+
+import mmap
+import os
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+SYS = Path("/sys")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An upper bound for new memory.
+
+    Args:
+        free_bytes: what may still be taken.
+        source: what sets the bound, in the words of its documentation.
+        remedy: what a person may do about it.
+    """
+
+    free_bytes: int
+    source: str
+    remedy: str
+
+
+def file_bounds(directory: Path | None, proc: Path = PROC, sys: Path = SYS) -> Iterator[Bound]:
+    """Yield what bounds a file that is kept in memory and mapped.
+
+    Args:
+        directory: where the file will be; None stands for an anonymous one.
+
+    Raises:
+        OSError: the directory cannot be examined.
+    """
+    yield from _process_bounds(proc)
+    page_bytes = mmap.PAGESIZE
+    if directory is not None:
+        mount = os.statvfs(directory)
+        page_bytes = mount.f_bsize
+        if mount.f_blocks:  # a mount without a size of its own reports none
+            free = mount.f_bavail * mount.f_frsize
+            yield Bound(free, f"free space in {directory}", "remount it with a larger size")
+    huge_pages = sys / f"kernel/mm/hugepages/hugepages-{page_bytes // 1024}kB/free_hugepages"
+    if (
+        huge_pages.exists()
+    ):  # reserved before: neither available memory nor a group's limit is touched
+        free = int(huge_pages.read_text()) * page_bytes
+        yield Bound(free, str(huge_pages), "reserve more huge pages in nr_hugepages beside it")
+    else:
+        yield _available(proc)
+        yield from _group_bounds(proc, sys)
+
+
+def _process_bounds(proc: Path) -> Iterator[Bound]:
+    """The limits of `ulimit`."""
+    file_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if file_bytes != resource.RLIM_INFINITY:
+        yield Bound(file_bytes, "RLIMIT_FSIZE", "raise it (ulimit -f)")
+    address_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address_bytes != resource.RLIM_INFINITY:
+        used = int((proc / "self/statm").read_text().split()[0]) * mmap.PAGESIZE
+        yield Bound(address_bytes - used, "RLIMIT_AS", "raise it (ulimit -v)")
+
+
+def _available(proc: Path) -> Bound:
+    """What the machine can give without swapping."""
+    lines = (proc / "meminfo").read_text().splitlines()
+    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+    return Bound(sizes["MemAvailable"], "MemAvailable in /proc/meminfo", "end other processes")
+
+
+def _group_bounds(proc: Path, sys: Path) -> Iterator[Bound]:
+    """The limits of the control groups that this process is in, of either version, and of their parents."""
+    membership = proc / "self/cgroup"
+    for line in membership.read_text().splitlines() if membership.exists() else ():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, names = sys / "fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            root = sys / "fs/cgroup/memory"
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        # Inside a container the path may be the host's; then only the root is there, and it is the container's.
+        group = root / path.lstrip("/")
+        for place in (group, *group.parents):
+            if place.is_relative_to(root):
+                yield from _group_bound(place, *names)
+
+
+def _group_bound(
+    place: Path, limit_name: str, usage_name: str, cache_name: str
+) -> Iterator[Bound]:
+    """The limit of one control group, less what is in use there and cannot be dropped."""
+    try:
+        limit = (place / limit_name).read_text().strip()
+        usage = int((place / usage_name).read_text())
+        stat = (place / "memory.stat").read_text().splitlines()
+    except OSError:
+        return
+    if limit != "max":
+        droppable = {name: int(value) for name, value in (line.split() for line in stat)}
+        free = int(limit) - usage + droppable.get(cache_name, 0)
+        yield Bound(free, f"memory limit in {place / limit_name}", "raise the container's limit")

@@ -1,0 +1,145 @@
+"""The host pool: one piece of shared memory, allocated and faulted in before the first copy.
+
+Decided here: what backs the pool, whether it fits, how it is faulted in. Not decided here: what lies where in it (the
+ledger), and page-locking for a GPU (its device). One thread makes the pool, populates it and closes it; the bytes
+belong to whoever the ledger gave their slots to.
+
+The file behind the pool never has a name that outlives its opening, so a killed daemon leaves nothing behind.
+"""
+
+import contextlib
+import ctypes
+import errno
+import mmap
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from .base import DeviceError
+from .files import lies_in_memory
+from .kernel import Memory
+from .limits import Bound, file_bounds
+
+MADV_POPULATE_WRITE = 23  # Linux 5.14; not yet in `mmap`
+POPULATE_BYTES = 64 << 20
+"""What one thread faults in between two reports of progress."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+class HostPool:
+    """Shared memory of a fixed size.
+
+    Args:
+        size_bytes: size of the pool.
+        directory: a mount of tmpfs or hugetlbfs to take the memory from; None: an anonymous file (memfd).
+
+    Raises:
+        DeviceError: it does not fit, or the directory cannot be used.
+    """
+
+    def __init__(self, size_bytes: int, directory: Path | None = None) -> None:
+        self.size_bytes = size_bytes
+        place = "anonymous memory" if directory is None else str(directory)
+        try:
+            _check_fit(size_bytes, file_bounds(directory))
+            mapping = _map(size_bytes, directory)
+        except OSError as error:
+            raise DeviceError(
+                f"cannot take a host pool of {_readable(size_bytes)} from {place}: {error.strerror}"
+            ) from error
+        self._mapped_bytes = len(mapping)
+        self.memory = Memory.of(np.frombuffer(mapping, dtype=np.uint8)[:size_bytes])
+
+    def populate(self, progress: Callable[[int], None], thread_count: int) -> None:
+        """Fault all pages in, so that no copy has to and no memory is missing later.
+
+        Args:
+            progress: told in this thread how many bytes are done; what it raises ends the work.
+            thread_count: threads that fault pages in.
+
+        Raises:
+            DeviceError: the kernel could not provide the memory.
+        """
+        starts = range(0, self._mapped_bytes, POPULATE_BYTES)
+        executor = ThreadPoolExecutor(thread_count, thread_name_prefix="populate")
+        try:
+            for start, _ in zip(starts, executor.map(self._populate, starts), strict=True):
+                progress(min(start + POPULATE_BYTES, self.size_bytes))
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+    def _populate(self, start: int) -> None:
+        length = min(POPULATE_BYTES, self._mapped_bytes - start)
+        if _libc.madvise(self.memory.address + start, length, MADV_POPULATE_WRITE) == 0:
+            return
+        code = ctypes.get_errno()
+        if code != errno.EINVAL:
+            raise DeviceError(
+                f"cannot fault in the host pool of {_readable(self.size_bytes)} beyond"
+                f" {_readable(start)}: {os.strerror(code)}; lower its size"
+            )
+        touch(self.memory, start, length)
+
+    def huge_page_bytes(self) -> int:
+        """How much of the pool lies in huge pages, as the kernel says now."""
+        kib, inside = 0, False
+        with open("/proc/self/smaps", encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                name, _, rest = line.partition(":")
+                if " " in name:  # the first line of a mapping
+                    inside = name.startswith(f"{self.memory.address:x}-")
+                elif inside and name in ("ShmemPmdMapped", "Shared_Hugetlb", "Private_Hugetlb"):
+                    kib += int(rest.split()[0])
+        return kib * 1024
+
+    def close(self) -> None:
+        """Give the memory back. It is unmapped when the last copy that touches it has let go of it."""
+        self.memory = Memory.of(np.empty(0, dtype=np.uint8))
+
+
+def touch(memory: Memory, start: int, length: int) -> None:
+    """Fault pages in by writing to each, for kernels that cannot be asked to. The memory holds nothing yet."""
+    memory.view[start : start + length : mmap.PAGESIZE] = 0
+
+
+def _map(size_bytes: int, directory: Path | None) -> mmap.mmap:
+    """Map a new file of this size, rounded up to the page size of its mount, with huge pages if they may be had."""
+    with _new_file(directory) as file:
+        if not lies_in_memory(file.fileno()):
+            raise DeviceError(f"{directory} lies on a disk; name a mount of tmpfs or hugetlbfs")
+        page_bytes = os.fstat(file.fileno()).st_blksize
+        os.ftruncate(file.fileno(), -(-size_bytes // page_bytes) * page_bytes)
+        mapping = mmap.mmap(file.fileno(), 0)
+    with contextlib.suppress(OSError):  # a kernel without them, or pages that are huge anyway
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping
+
+
+def _new_file(directory: Path | None) -> IO[bytes]:
+    if directory is None:
+        return open(os.memfd_create("kvstow-pool"), "w+b")
+    # Nameless from the start, or unlinked at once where the mount cannot do that; mode 0600.
+    return tempfile.TemporaryFile(prefix="kvstow-", dir=directory)
+
+
+def _check_fit(size_bytes: int, bounds: Iterable[Bound]) -> None:
+    tight = [bound for bound in bounds if bound.free_bytes < size_bytes]
+    if tight:
+        found = "; ".join(
+            f"{b.source} leaves {_readable(b.free_bytes)} ({b.remedy})" for b in tight
+        )
+        raise DeviceError(
+            f"a host pool of {_readable(size_bytes)} does not fit: {found}; or lower its size"
+        )
+
+
+def _readable(size_bytes: int) -> str:
+    gib = size_bytes / (1 << 30)
+    return f"{gib:.2f} GiB" if gib >= 1 else f"{gib * 1024:.1f} MiB"

@@ -1,0 +1,102 @@
+"""What the tests of all devices need: owners that remember, engine memory, and copies of it."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from kvstow.server.core.spans import Segment, Spans, plan_spans
+from kvstow.server.device.base import Copy, CopyOwner, Direction, Region, SharedMemoryHandle
+
+DEADLINE_S = 60.0
+"""Longer than anything here takes on a busy machine; reached only when something is broken."""
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class End:
+    """What the owner of a copy was told at its end."""
+
+    rank: int
+    failures: list[tuple[int, str]]
+    copied_bytes: int
+    seconds: float
+
+    @property
+    def failed(self) -> list[int]:
+        return [block for block, _ in self.failures]
+
+
+class Recorder:
+    """The owner of a copy: remembers what it was told, and can be waited for."""
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self._wanted = wanted
+        self._told = threading.Condition()
+        self._abandoned = threading.Event()
+        self.start_count = 0
+        self.ends: list[End] = []
+
+    def start(self) -> bool:
+        with self._told:
+            self.start_count += 1
+            self._told.notify_all()
+        return self._wanted
+
+    def abandoned(self) -> bool:
+        return self._abandoned.is_set()
+
+    def end(
+        self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
+    ) -> None:
+        with self._told:
+            self.ends.append(End(rank, list(failures), copied_bytes, seconds))
+            self._told.notify_all()
+
+    def abandon(self) -> None:
+        self._abandoned.set()
+
+    def wait_start(self) -> None:
+        with self._told:
+            assert self._told.wait_for(lambda: self.start_count, DEADLINE_S), "never started"
+
+    def wait_end(self) -> End:
+        with self._told:
+            assert self._told.wait_for(lambda: self.ends, DEADLINE_S), "never ended"
+            return self.ends[0]
+
+
+class EngineMemory:
+    """Memory of an engine: a file that a device can open, and the engine's own view of it."""
+
+    def __init__(self, path: Path, size_bytes: int) -> None:
+        self.path = path
+        path.write_bytes(bytes(size_bytes))
+        self.view: Bytes = np.memmap(path, dtype=np.uint8, mode="r+")
+        self.handle = SharedMemoryHandle(str(path), 0, size_bytes)
+
+
+def blocks_in_a_row(block_count: int, block_bytes: int) -> Spans:
+    """Blocks 0, 1, ... in region 0 and in the slots of the same numbers: one span if there are any."""
+    numbers = range(block_count)
+    segment = Segment(0, 0, block_bytes, block_bytes)
+    extent_bytes = block_bytes * max(1, block_count)
+    return plan_spans([segment], numbers, numbers, block_bytes, extent_bytes, 0)
+
+
+def make_copy(
+    owner: CopyOwner,
+    direction: Direction,
+    spans: Spans,
+    regions: Sequence[Region] = (),
+    *,
+    session: int = 1,
+    transfer: int = 1,
+    rank: int = 0,
+) -> Copy:
+    """A copy with the numbers that a test does not care about filled in."""
+    return Copy(session, transfer, rank, direction, regions, spans, owner)
