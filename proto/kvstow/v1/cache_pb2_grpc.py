@@ -361,7 +361,8 @@ class CacheServiceServicer(object):
         The first response is sent at once, possibly without events, so that the client knows that the stream stands. The
         daemon keeps every event until it is acknowledged, by `after` or by Acknowledge; a new stream resumes behind
         `after`, so that each terminal report is seen at least once and told apart by its sequence number. If a reader is
-        too slow, events other than terminal reports may be dropped; Resync then stands in their place.
+        too slow, events other than terminal reports may be dropped; Resync then stands in their place. A reader that never
+        acknowledges loses its session in the end.
 
         One stream per session: a newer one replaces an older. Events that happen together share a message, at most 64.
 

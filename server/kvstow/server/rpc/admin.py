@@ -7,12 +7,12 @@ import grpc
 
 from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, TableView, TransferView
 from kvstow.server.core.spaces import SpaceCounters
-from kvstow.server.core.types import Identity, ResetResult, SpaceId
-from kvstow.v1 import admin_pb2, admin_pb2_grpc, identity_pb2
+from kvstow.server.core.types import ResetResult, SpaceId
+from kvstow.v1 import admin_pb2, admin_pb2_grpc
 
 from . import convert
 from .backend import Backend
-from .replies import KINDS, STATES
+from .replies import KINDS, STATES, identity
 from .servicer import Waits
 
 DEFAULT_LIMIT = 1000
@@ -110,7 +110,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
 def _space(space: SpaceView) -> admin_pb2.Space:
     return admin_pb2.Space(
         space_id=space.id,
-        identity=_identity(space.identity),
+        identity=identity(space.identity),
         generation=space.generation,
         session_count=space.sessions,
         ready_count=space.ready_blocks,
@@ -131,30 +131,6 @@ def _counters(counters: SpaceCounters) -> admin_pb2.SpaceCounters:
         evicted_count=counters.evicted_blocks,
         dropped_count=counters.dropped_blocks,
         resets=counters.resets,
-    )
-
-
-def _identity(identity: Identity) -> identity_pb2.Identity:
-    layout, scheme = identity.layout, identity.key_scheme
-    return identity_pb2.Identity(
-        tenant=identity.tenant,
-        model=identity.model,
-        weights_version=identity.weights_version,
-        layout=identity_pb2.Layout(
-            dtype=layout.dtype,
-            block_tokens=layout.block_tokens,
-            world_size=layout.world_size,
-            order=layout.order,
-            groups=[
-                identity_pb2.Group(segment_bytes=group.segment_bytes, replicated=group.replicated)
-                for group in layout.groups
-            ],
-        ),
-        key_scheme=identity_pb2.KeyScheme(
-            hash_name=scheme.hash_name,
-            key_bytes=scheme.key_bytes,
-            fingerprint=scheme.fingerprint,
-        ),
     )
 
 

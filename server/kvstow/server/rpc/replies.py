@@ -9,6 +9,7 @@ from kvstow.server.core import events
 from kvstow.server.core.requests import Limits, OpenedSession, ServerInfo, ServerState
 from kvstow.server.core.types import (
     BlockFailure,
+    Identity,
     LookupResult,
     ResetResult,
     StoreStatus,
@@ -16,7 +17,7 @@ from kvstow.server.core.types import (
     TransferPlan,
     TransferState,
 )
-from kvstow.v1 import cache_pb2, transfer_pb2
+from kvstow.v1 import cache_pb2, identity_pb2, transfer_pb2
 
 KINDS = {
     TransferKind.STORE: transfer_pb2.TRANSFER_KIND_STORE,
@@ -93,6 +94,31 @@ def reset(result: ResetResult) -> cache_pb2.ResetResponse:
         abandoned_stores=result.abandoned_stores,
         abandoned_loads=result.abandoned_loads,
         drained=result.drained,
+    )
+
+
+def identity(named: Identity) -> identity_pb2.Identity:
+    """What names a space."""
+    layout, scheme = named.layout, named.key_scheme
+    return identity_pb2.Identity(
+        tenant=named.tenant,
+        model=named.model,
+        weights_version=named.weights_version,
+        layout=identity_pb2.Layout(
+            dtype=layout.dtype,
+            block_tokens=layout.block_tokens,
+            world_size=layout.world_size,
+            order=layout.order,
+            groups=[
+                identity_pb2.Group(segment_bytes=group.segment_bytes, replicated=group.replicated)
+                for group in layout.groups
+            ],
+        ),
+        key_scheme=identity_pb2.KeyScheme(
+            hash_name=scheme.hash_name,
+            key_bytes=scheme.key_bytes,
+            fingerprint=scheme.fingerprint,
+        ),
     )
 
 
