@@ -37,10 +37,13 @@ class CacheServiceStub(object):
     * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
     have at most 1,024 characters.
     * Session, space and lease ids are the daemon's, start at 1 and are never reused by a daemon process; 0 stands
-    for none. A session id is not valid in another daemon process. Transfer ids are the client's.
+    for none. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
     * Every reply and every refusal carries the trailing metadata `kvstow-boot-id`. A value that differs from the one
     of OpenSession says that the daemon was restarted: sessions, leases, memory and cache of the old one are gone.
+    Sent as metadata with a request, it names the daemon process that the call is meant for; another one refuses the
+    call as NO_SUCH_SESSION. Send it with every call that names a session, because the next process may give the
+    same ids to somebody else.
     * A refused call changed nothing. Errors are listed by canonical code and reason (`ErrorInfo.reason`, see
     errors.proto) with what to do next. Not listed with each call:
     INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range; do not retry.
@@ -140,10 +143,13 @@ class CacheServiceServicer(object):
     * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
     have at most 1,024 characters.
     * Session, space and lease ids are the daemon's, start at 1 and are never reused by a daemon process; 0 stands
-    for none. A session id is not valid in another daemon process. Transfer ids are the client's.
+    for none. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
     * Every reply and every refusal carries the trailing metadata `kvstow-boot-id`. A value that differs from the one
     of OpenSession says that the daemon was restarted: sessions, leases, memory and cache of the old one are gone.
+    Sent as metadata with a request, it names the daemon process that the call is meant for; another one refuses the
+    call as NO_SUCH_SESSION. Send it with every call that names a session, because the next process may give the
+    same ids to somebody else.
     * A refused call changed nothing. Errors are listed by canonical code and reason (`ErrorInfo.reason`, see
     errors.proto) with what to do next. Not listed with each call:
     INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range; do not retry.
@@ -476,10 +482,13 @@ class CacheService(object):
     * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
     have at most 1,024 characters.
     * Session, space and lease ids are the daemon's, start at 1 and are never reused by a daemon process; 0 stands
-    for none. A session id is not valid in another daemon process. Transfer ids are the client's.
+    for none. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
     * Every reply and every refusal carries the trailing metadata `kvstow-boot-id`. A value that differs from the one
     of OpenSession says that the daemon was restarted: sessions, leases, memory and cache of the old one are gone.
+    Sent as metadata with a request, it names the daemon process that the call is meant for; another one refuses the
+    call as NO_SUCH_SESSION. Send it with every call that names a session, because the next process may give the
+    same ids to somebody else.
     * A refused call changed nothing. Errors are listed by canonical code and reason (`ErrorInfo.reason`, see
     errors.proto) with what to do next. Not listed with each call:
     INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range; do not retry.

@@ -1,5 +1,7 @@
-"""What every call has in common: the boot id beside its reply, refusals as statuses, measurement.
+"""What every call has in common: the boot id on both sides, refusals as statuses, measurement.
 
+A client that names a daemon process in its call's metadata is answered by no other: after a restart
+the same session id may be somebody else's.
 An exception that is no refusal is a bug: it is reported under a correlation id, which the client
 is told, and the server goes on.
 """
@@ -12,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
-from kvstow.server.core.errors import BooksError, Refusal
+from kvstow.server.core.errors import BooksError, NoSuchSession, Refusal
 
 from .status import InternalError, RefusalStatus
 
@@ -73,6 +75,7 @@ class CallInterceptor(grpc.ServerInterceptor):
     ) -> Callable[[Any, grpc.ServicerContext], Any]:
         def call(request: Any, context: grpc.ServicerContext) -> Any:
             with _Outcome(self, method, context):
+                self._require_addressed(context)
                 return inner(request, context)
 
         return call
@@ -82,9 +85,19 @@ class CallInterceptor(grpc.ServerInterceptor):
     ) -> Callable[[Any, grpc.ServicerContext], Iterator[Any]]:
         def call(request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
             with _Outcome(self, method, context):
+                self._require_addressed(context)
                 yield from inner(request, context)
 
         return call
+
+    def _require_addressed(self, context: grpc.ServicerContext) -> None:
+        _, boot_id = self.metadata
+        for key, value in context.invocation_metadata():
+            if key == BOOT_ID_KEY and value != boot_id:
+                raise NoSuchSession(
+                    f"the call is meant for daemon process {value!r}, this is {boot_id}",
+                    boot_id=boot_id,
+                )
 
 
 class _Outcome:
