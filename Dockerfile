@@ -21,8 +21,12 @@ LABEL org.opencontainers.image.title="kvstow" \
 RUN --mount=type=bind,from=builder,source=/wheels,target=/wheels \
     pip install --no-cache-dir --no-index --find-links /wheels 'kvstow[server,cli]'
 
-# The daemon's socket is for one user: engines run under this user id too.
-RUN groupadd --gid 10001 kvstow && useradd --uid 10001 --gid kvstow --no-create-home kvstow
+# The socket is for one user: engines run under this user id too, with /run/kvstow, the IPC and the
+# PID namespace shared.
+RUN groupadd --gid 10001 kvstow \
+    && useradd --uid 10001 --gid kvstow --no-create-home kvstow \
+    && install --directory --owner kvstow --group kvstow /run/kvstow
 USER kvstow
+VOLUME /run/kvstow
 
 ENTRYPOINT ["kvstowd"]
