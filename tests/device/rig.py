@@ -1,15 +1,24 @@
 """What the tests of all devices need: owners that remember, engine memory, and copies of it."""
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from kvstow.server.core.spans import Segment, Spans, plan_spans
-from kvstow.server.device.base import Copy, CopyOwner, Direction, Region, SharedMemoryHandle
+from kvstow.server.device.base import (
+    Copy,
+    CopyOwner,
+    Device,
+    Direction,
+    Region,
+    SharedMemoryHandle,
+)
 
 DEADLINE_S = 60.0
 """Longer than anything here takes on a busy machine; reached only when something is broken."""
@@ -35,7 +44,7 @@ class Recorder:
     """The owner of a copy: remembers what it was told, and can be waited for."""
 
     def __init__(self, *, wanted: bool = True) -> None:
-        self._wanted = wanted
+        self.wanted = wanted
         self._told = threading.Condition()
         self._abandoned = threading.Event()
         self.start_count = 0
@@ -45,7 +54,7 @@ class Recorder:
         with self._told:
             self.start_count += 1
             self._told.notify_all()
-        return self._wanted
+        return self.wanted
 
     def abandoned(self) -> bool:
         return self._abandoned.is_set()
@@ -70,14 +79,44 @@ class Recorder:
             return self.ends[0]
 
 
-class EngineMemory:
-    """Memory of an engine: a file that a device can open, and the engine's own view of it."""
+class EngineMemory(Protocol):
+    """Memory of an engine, as the engine sees it."""
+
+    @property
+    def handle(self) -> SharedMemoryHandle: ...
+
+    def read(self) -> Bytes: ...
+
+    def write(self, content: Bytes) -> None: ...
+
+
+class EngineFile:
+    """Engine memory in a file."""
 
     def __init__(self, path: Path, size_bytes: int) -> None:
-        self.path = path
         path.write_bytes(bytes(size_bytes))
-        self.view: Bytes = np.memmap(path, dtype=np.uint8, mode="r+")
+        self.path = path
         self.handle = SharedMemoryHandle(str(path), 0, size_bytes)
+        self._view: Bytes = np.memmap(path, dtype=np.uint8, mode="r+")
+
+    def read(self) -> Bytes:
+        return self._view.copy()
+
+    def write(self, content: Bytes) -> None:
+        self._view[:] = content
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait until something that has no event of its own is so."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "never came to be"
+        time.sleep(0.001)
+
+
+def random_bytes(size_bytes: int, seed: int = 0) -> Bytes:
+    """Content that is not equal to itself elsewhere."""
+    return np.random.default_rng(seed).integers(0, 256, size_bytes, dtype=np.uint8)
 
 
 def blocks_in_a_row(block_count: int, block_bytes: int) -> Spans:
@@ -100,3 +139,18 @@ def make_copy(
 ) -> Copy:
     """A copy with the numbers that a test does not care about filled in."""
     return Copy(session, transfer, rank, direction, regions, spans, owner)
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A device under test, its host pool, and engine memory that it can open."""
+
+    device: Device
+    pool: Bytes
+    allocate: Callable[[int], EngineMemory]
+
+    def store(self, owner: CopyOwner, spans: Spans, regions: Sequence[Region]) -> None:
+        self.device.submit(make_copy(owner, Direction.STORE, spans, regions))
+
+    def load(self, owner: CopyOwner, spans: Spans, regions: Sequence[Region]) -> None:
+        self.device.submit(make_copy(owner, Direction.LOAD, spans, regions))

@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from .base import DeviceError, SharedMemoryHandle
 
-MEMORY_FILE_SYSTEMS = {0x01021994: "tmpfs", 0x958458F6: "hugetlbfs", 0x858458F6: "ramfs"}
-"""By the magic numbers of statfs(2). A memfd lies on one of the first two."""
+MEMORY_FILE_SYSTEMS = "tmpfs, hugetlbfs or ramfs"
+_MAGIC_NUMBERS = {0x01021994, 0x958458F6, 0x858458F6}
+"""Theirs, in statfs(2). A memfd lies on one of the first two."""
 
 _DESCRIPTOR = re.compile(r"/proc/\d+/fd/\d+")
 _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link"}
@@ -38,7 +39,7 @@ def lies_in_memory(descriptor: int) -> bool:
     if _libc.fstatfs(descriptor, found) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     kind = int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
-    return kind & 0xFFFFFFFF in MEMORY_FILE_SYSTEMS
+    return kind & 0xFFFFFFFF in _MAGIC_NUMBERS
 
 
 def map_file(handle: SharedMemoryHandle) -> npt.NDArray[np.uint8]:
@@ -88,9 +89,7 @@ def _open_file(path: str) -> int:
             kind = _KINDS.get(stat.S_IFMT(mode), "a device, pipe or socket")
             raise DeviceError(f"{path} is {kind}, not a file in shared memory")
         if not lies_in_memory(found):
-            raise DeviceError(
-                f"{path} lies on a disk; engine memory lies on {', '.join(MEMORY_FILE_SYSTEMS.values())} or in a memfd"
-            )
+            raise DeviceError(f"{path} is on none of {MEMORY_FILE_SYSTEMS}, so it is no memory")
         return os.open(f"/proc/self/fd/{found}", os.O_RDWR | os.O_CLOEXEC)
     finally:
         os.close(found)

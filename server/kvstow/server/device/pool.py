@@ -21,7 +21,7 @@ from typing import IO
 import numpy as np
 
 from .base import DeviceError
-from .files import lies_in_memory
+from .files import MEMORY_FILE_SYSTEMS, lies_in_memory
 from .kernel import Memory
 from .limits import Bound, file_bounds
 
@@ -113,7 +113,9 @@ def _map(size_bytes: int, directory: Path | None) -> mmap.mmap:
     """Map a new file of this size, rounded up to the page size of its mount, with huge pages if they may be had."""
     with _new_file(directory) as file:
         if not lies_in_memory(file.fileno()):
-            raise DeviceError(f"{directory} lies on a disk; name a mount of tmpfs or hugetlbfs")
+            raise DeviceError(
+                f"{directory} is on none of {MEMORY_FILE_SYSTEMS}, so a pool there is no memory"
+            )
         page_bytes = os.fstat(file.fileno()).st_blksize
         os.ftruncate(file.fileno(), -(-size_bytes // page_bytes) * page_bytes)
         mapping = mmap.mmap(file.fileno(), 0)
