@@ -35,16 +35,20 @@ READINESS = ""
 """Health of the whole server: SERVING while it takes work."""
 
 LIVENESS = "liveness"
-"""SERVING for as long as the process answers at all."""
+"""SERVING until the daemon has found a bug of its own, after which another process should take over."""
 
-MAX_MESSAGE_BYTES = 8 << 20
+DEVICE = "device"
+"""SERVING while no copy runs past its deadline."""
+
+MESSAGE_BYTES = 8 << 20
+MESSAGE_BYTES_PER_KEY = 80
+"""The largest message holds as many keys as a call may, with their block ids, and much besides."""
 
 _CACHE = cache_pb2.DESCRIPTOR.services_by_name["CacheService"].full_name
 _ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 _DEBUG = debug_pb2.DESCRIPTOR.services_by_name["DebugService"].full_name
 
 CHANNEL_OPTIONS: Sequence[tuple[str, int]] = (
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     # A peer that neither answers nor closes (stopped, or its host gone) is dropped after 15 s, and
     # with it its stream. Peers may do the same to us as often.
     ("grpc.keepalive_time_ms", 10_000),
@@ -100,10 +104,12 @@ class RpcServer:
         self._options = options
         self._socket = None if options.socket_path is None else SocketPath(options.socket_path)
         threads = options.max_sessions + options.worker_count
+        max_keys = backend.info().limits.max_keys_per_call
+        longest = MESSAGE_BYTES + MESSAGE_BYTES_PER_KEY * max_keys
         self._server = grpc.server(
             ThreadPoolExecutor(threads, thread_name_prefix="rpc"),
             interceptors=[CallInterceptor(backend.boot_id, observe, report_bug)],
-            options=CHANNEL_OPTIONS,
+            options=(*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", longest)),
         )
         self._health = health.HealthServicer()
         self._add_services(backend, faults)
@@ -116,8 +122,9 @@ class RpcServer:
         Raises:
             SocketError: the socket or the address is taken or cannot be made.
         """
-        self._health.set(READINESS, health_pb2.HealthCheckResponse.NOT_SERVING)
-        self._health.set(LIVENESS, health_pb2.HealthCheckResponse.SERVING)
+        self.set_ready(False)
+        self.set_live(True)
+        self.set_device(True)
         port = 0
         if self._socket is not None:
             self._socket.claim()
@@ -130,8 +137,15 @@ class RpcServer:
 
     def set_ready(self, ready: bool) -> None:
         """Say whether the daemon takes work."""
-        status = health_pb2.HealthCheckResponse
-        self._health.set(READINESS, status.SERVING if ready else status.NOT_SERVING)
+        self._set_health(READINESS, ready)
+
+    def set_live(self, live: bool) -> None:
+        """Say whether the daemon can be relied on."""
+        self._set_health(LIVENESS, live)
+
+    def set_device(self, responsive: bool) -> None:
+        """Say whether copies end in their time."""
+        self._set_health(DEVICE, responsive)
 
     def stop(self, grace_s: float) -> None:
         """Take no new call, give running ones `grace_s`, and return when all have ended.
@@ -157,6 +171,10 @@ class RpcServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if self._options.reflection:
             reflection.enable_server_reflection(names, self._server)
+
+    def _set_health(self, service: str, well: bool) -> None:
+        status = health_pb2.HealthCheckResponse
+        self._health.set(service, status.SERVING if well else status.NOT_SERVING)
 
     def _bind(self, target: str) -> int:
         try:

@@ -1,0 +1,201 @@
+"""kvstowd: settings, wiring, signals, exit code.
+
+Exit codes: 0 after a drain, 1 when it cannot start, 2 when the settings are wrong. The first SIGTERM or SIGINT drains; a
+second one ends the process at once, as signals do.
+"""
+
+import gc
+import logging
+import signal
+import sys
+from contextlib import ExitStack
+
+import structlog
+from pydantic import ByteSize
+from structlog.typing import Processor
+
+from kvstow.server.config import Config, ConfigError, load
+from kvstow.server.daemon import Daemon
+from kvstow.server.device.base import DeviceError
+from kvstow.server.device.faults import FaultyDevice
+from kvstow.server.device.host import HostDevice
+from kvstow.server.device.pool import HostPool
+from kvstow.server.metrics import Metrics, MetricsServer
+from kvstow.server.rpc.server import RpcServer, ServerOptions
+from kvstow.server.rpc.unix_socket import SocketError
+
+STOP = (signal.SIGTERM, signal.SIGINT)
+STREAM_GRACE_S = 2.0
+"""How long streams may take to end after the daemon has drained."""
+
+HEALTH_PERIOD_S = 1.0
+_log = structlog.get_logger("kvstow")
+
+
+class StoppedError(Exception):
+    """A signal came before the start was over."""
+
+
+class StartError(Exception):
+    """The daemon cannot start; one line that says why and what to do."""
+
+
+def main() -> int:
+    """Run the daemon with the process's command line; returns the exit code."""
+    try:
+        config = load(sys.argv[1:])
+    except ConfigError as error:
+        sys.stderr.write(f"kvstowd: the settings are wrong\n{error}\n")
+        return 2
+    _set_up_logging(config)
+    signal.pthread_sigmask(
+        signal.SIG_BLOCK, STOP
+    )  # threads inherit it; the main thread waits for them
+    try:
+        with ExitStack() as stack:
+            _run(config, stack)
+    except StoppedError:
+        _log.info("stopped before it was ready")
+    except (StartError, DeviceError, SocketError) as error:
+        sys.stderr.write(f"kvstowd: {error}\n")
+        return 1
+    return 0
+
+
+def _run(config: Config, stack: ExitStack) -> None:
+    """Start in an order in which nothing is promised too early, wait for a signal, drain; `stack` undoes the rest."""
+    pool = HostPool(config.pool_size, config.pool_path)
+    stack.callback(pool.close)
+    device = HostDevice(pool, config.copy_threads, config.piece_size)
+    faults = FaultyDevice(device) if config.debug_service else None
+    metrics = Metrics()
+    daemon = Daemon(
+        config,
+        device if faults is None else faults,
+        copy_kernel=device.kernel_name,
+        meters=metrics,
+        after_growth=_settle_garbage,
+    )
+    stack.callback(daemon.close)
+    metrics.watch(daemon)
+    server = RpcServer(
+        daemon,
+        ServerOptions(config.socket, config.listen, max_sessions=config.max_sessions),
+        observe=metrics.called,
+        report_bug=daemon.health.report,
+        faults=faults,
+    )
+    stack.callback(server.stop, STREAM_GRACE_S)
+    server.start()
+    daemon.start()
+    _log.info("listening", socket=str(config.socket), tcp=config.listen, boot_id=daemon.boot_id)
+    if config.metrics_listen:
+        _serve_metrics(metrics, config.metrics_listen, stack)
+    _populate(pool, config)
+    _settle_garbage()
+    daemon.set_ready()
+    server.set_ready(True)
+    _log_ready(config, daemon)
+    _wait_for_signal(daemon, server)
+    server.set_ready(False)
+    _drain(daemon, config.drain_grace_s)
+
+
+def _serve_metrics(metrics: Metrics, address: str, stack: ExitStack) -> None:
+    try:
+        served = MetricsServer(metrics.registry, address)
+    except OSError as error:
+        raise StartError(
+            f"cannot serve metrics on {address}: {error.strerror}; set metrics_listen"
+        ) from error
+    stack.callback(served.close)
+    _log.info("metrics served", url=served.url)
+
+
+def _populate(pool: HostPool, config: Config) -> None:
+    """Fault the pool in, with a log line for every tenth of it; a signal meanwhile ends the start."""
+    tenth = 0
+
+    def report(done_bytes: int) -> None:
+        nonlocal tenth
+        if not signal.sigpending().isdisjoint(STOP):
+            raise StoppedError
+        if done_bytes * 10 // pool.size_bytes > tenth:
+            tenth = done_bytes * 10 // pool.size_bytes
+            _log.info("preparing the host pool", percent=tenth * 10)
+
+    pool.populate(report, config.copy_threads)
+
+
+def _log_ready(config: Config, daemon: Daemon) -> None:
+    _log.info(
+        "ready",
+        pool=config.pool_size.human_readable(),
+        extents=config.pool_size // config.extent_bytes,
+        extent=ByteSize(config.extent_bytes).human_readable(),
+        policy=config.policy,
+        copy_kernel=daemon.info().copy_kernel,
+    )
+
+
+def _wait_for_signal(daemon: Daemon, server: RpcServer) -> None:
+    """Wait, and meanwhile tell the health service what is wrong."""
+    while (found := signal.sigtimedwait(STOP, HEALTH_PERIOD_S)) is None:
+        status = daemon.status()
+        server.set_live(status.bug_count == 0)
+        server.set_device(status.stuck_count == 0)
+    for number in STOP:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP)
+    _log.info("draining; a second signal ends the process at once", signal=found.si_signo)
+
+
+def _drain(daemon: Daemon, grace_s: float) -> None:
+    if daemon.drain(grace_s):
+        _log.info("drained: every copy has ended")
+    else:
+        _log.warning(
+            "the grace time is over and copies still run; their reports are lost", grace_s=grace_s
+        )
+
+
+def _settle_garbage() -> None:
+    """Take what lives long out of the garbage collector's sight: the books of a full pool would take it long to walk."""
+    gc.collect()
+    gc.freeze()
+
+
+def _set_up_logging(config: Config) -> None:
+    """One line per event on stderr, from structlog and from libraries alike."""
+    shared: list[Processor] = [
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso"),
+    ]
+    as_json = config.log_format == "json"
+    renderer: Processor = (
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    tail = [structlog.processors.format_exc_info] if as_json else []
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *tail, renderer],
+    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter)
+    logging.basicConfig(handlers=[handler], level=config.log_level.upper())
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""How the parts of the daemon are put together from its settings."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from kvstow.server.config import Config
+from kvstow.server.core import books, requests
+from kvstow.server.core.admission import Admission
+from kvstow.server.core.ledger import Ledger
+from kvstow.server.core.policy import make_policy
+from kvstow.server.core.types import SessionId
+from kvstow.server.device.base import Device
+
+from .attachments import Attachments
+from .flights import Flights
+from .guard import Guard
+from .health import Health
+from .meters import Meters
+from .processes import Processes
+from .sessions import Sessions
+from .timers import Timer
+from .upkeep import Upkeep
+
+SIGHTINGS = 1 << 16
+"""Blocks whose offers are counted when not every first offer is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything behind the daemon's methods."""
+
+    health: Health
+    guard: Guard
+    sessions: Sessions
+    flights: Flights
+    timer: Timer
+    upkeep: Upkeep
+
+    def start(self) -> None:
+        """Start the threads."""
+        self.timer.start(self.upkeep.work)
+        self.sessions.processes.start()
+
+    def stop(self) -> None:
+        """Stop the threads; returns when they have ended."""
+        self.timer.stop()
+        self.sessions.processes.stop()
+
+
+def assemble(
+    config: Config,
+    device: Device,
+    clock: Callable[[], float],
+    meters: Meters,
+    process_died: Callable[[SessionId], None],
+) -> Parts:
+    """Make the parts; no thread runs yet.
+
+    Args:
+        config: the settings.
+        device: makes the copies.
+        clock: seconds of a clock that never goes back.
+        meters: told of copies that ended.
+        process_died: called with a session one of whose processes has died.
+    """
+    health = Health()
+    sessions = Sessions(Attachments(device), Processes(process_died))
+    timer = Timer(clock)
+    guard = Guard(_ledger(config), wake_readers=sessions.wake_readers, wake_timer=timer.wake)
+    flights = Flights(guard, device, config.extent_bytes, clock, health, meters, timer.wake)
+    upkeep = Upkeep(guard, sessions, flights, health, clock)
+    return Parts(health, guard, sessions, flights, timer, upkeep)
+
+
+def limits(config: Config) -> requests.Limits:
+    """What clients are told that they may ask for."""
+    return requests.Limits(
+        max_keys_per_call=config.max_keys,
+        max_lease_ttl_s=config.max_lease_s,
+        max_deadline_s=config.max_deadline_s,
+        max_transfers_per_session=config.max_transfers,
+        extent_bytes=config.extent_bytes,
+        pool_bytes=config.pool_size,
+    )
+
+
+def _ledger(config: Config) -> Ledger:
+    return Ledger(
+        config.pool_size,
+        config.extent_bytes,
+        make_policy=partial(make_policy, config.policy),
+        admission=Admission(config.admission, SIGHTINGS),
+        limits=books.Limits(
+            max_keys=config.max_keys,
+            max_transfers=config.max_transfers,
+            max_leases=config.max_leases,
+            max_sessions=config.max_sessions,
+            max_spaces=config.max_spaces,
+            max_events=config.max_events,
+            max_lease_s=config.max_lease_s,
+            max_deadline_s=config.max_deadline_s,
+            grace_s=config.session_grace_s,
+        ),
+    )

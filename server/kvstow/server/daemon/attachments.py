@@ -1,0 +1,199 @@
+"""Which memory of which rank is open, and when it may be closed.
+
+Memory is opened and closed without the lock, because that may take long; everything else here is done under it. An
+attachment is closed after its last copy and only then, also when its rank has detached or its session is long gone:
+
+    open ---------> attached -------> detached -------> closable --------> closed
+           attach            detach,           its last           by the
+                             end of session    copy has ended     timer thread
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from kvstow.server.core.errors import BooksError, RegionInvalid
+from kvstow.server.core.requests import GroupMemory, RankMemory
+from kvstow.server.core.spans import check_segments
+from kvstow.server.core.types import SessionId
+from kvstow.server.device.base import Device, DeviceError, Region, SharedMemoryHandle
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Bytes of a file, whatever name it was opened by."""
+
+    device: int
+    inode: int
+    start: int
+    end: int
+
+    def overlaps(self, other: "_Range") -> bool:
+        same = (self.device, self.inode) == (other.device, other.inode)
+        return same and self.start < other.end and other.start < self.end
+
+
+@dataclass(slots=True, eq=False)
+class MappedMemory:
+    """A rank's memory, mapped.
+
+    Args:
+        regions: as `Segment.region` indexes them.
+        groups: where the blocks lie.
+        ranges: which bytes of which files they are.
+    """
+
+    regions: Sequence[Region]
+    groups: tuple[GroupMemory, ...]
+    ranges: Sequence[_Range]
+
+
+@dataclass(slots=True, eq=False)
+class Attachment:
+    """The memory of one rank of one session.
+
+    Args:
+        session, rank: whose it is.
+        memory: what is mapped.
+        copy_count: copies in the air that touch it.
+        detached: no new copy will.
+    """
+
+    session: SessionId
+    rank: int
+    memory: MappedMemory
+    copy_count: int = 0
+    detached: bool = False
+
+
+@dataclass(slots=True)
+class Attachments:
+    """All of them.
+
+    Args:
+        device: opens and closes the memory.
+    """
+
+    device: Device
+    _attached: dict[SessionId, dict[int, Attachment]] = field(default_factory=dict)
+    _detached: set[Attachment] = field(default_factory=set)
+
+    @contextmanager
+    def mapped(self, memory: RankMemory[SharedMemoryHandle]) -> Iterator[MappedMemory]:
+        """Map a rank's memory; it is closed again if the block raises. Without the lock.
+
+        Raises:
+            RegionInvalid: a region cannot be opened, or blocks lie outside it or share bytes.
+        """
+        sizes = [handle.size_bytes for handle in memory.handles]
+        for group in memory.groups:
+            check_segments(group.segments, sizes, group.block_count)
+        regions: list[Region] = []
+        try:
+            ranges = []
+            for number, handle in enumerate(memory.handles):
+                regions.append(self._open(number, handle))
+                ranges.append(_range(number, handle))
+            yield MappedMemory(regions, memory.groups, ranges)
+        except BaseException:
+            for region in regions:
+                self.device.close_region(region)
+            raise
+
+    def check_apart(self, session: SessionId, rank: int, memory: MappedMemory) -> None:
+        """No other rank of the session has attached any of these bytes.
+
+        Raises:
+            RegionInvalid: one has.
+        """
+        for other in self._attached.get(session, {}).values():
+            if other.rank == rank:
+                continue
+            for number, mine in enumerate(memory.ranges):
+                for other_number, theirs in enumerate(other.memory.ranges):
+                    if mine.overlaps(theirs):
+                        raise RegionInvalid(
+                            f"region {number} of rank {rank} shares bytes with region {other_number} of rank"
+                            f" {other.rank}",
+                            rank=rank,
+                            region=number,
+                            other_rank=other.rank,
+                            other_region=other_number,
+                        )
+
+    def enter(self, session: SessionId, rank: int, memory: MappedMemory) -> None:
+        """The rank has attached."""
+        self._attached.setdefault(session, {})[rank] = Attachment(session, rank, memory)
+
+    def of(self, session: SessionId) -> Mapping[int, Attachment]:
+        """What the ranks of a session have attached."""
+        return dict(self._attached.get(session, {}))
+
+    def detach(self, session: SessionId, rank: int) -> bool:
+        """The rank gives its memory up; False if it has none attached."""
+        ranks = self._attached.get(session, {})
+        attachment = ranks.pop(rank, None)
+        if attachment is None:
+            return False
+        if not ranks:
+            del self._attached[session]
+        attachment.detached = True
+        self._detached.add(attachment)
+        return True
+
+    def detach_all(self, session: SessionId) -> None:
+        """The session has ended."""
+        for rank in list(self._attached.get(session, {})):
+            self.detach(session, rank)
+
+    def is_closed(self, session: SessionId, rank: int) -> bool:
+        """Nothing that the rank has detached is still open."""
+        return not any((found.session, found.rank) == (session, rank) for found in self._detached)
+
+    def closable(self) -> list[Attachment]:
+        """Detached memory that no copy touches any more."""
+        return [found for found in self._detached if not found.copy_count]
+
+    def close(self, attachment: Attachment) -> None:
+        """Unmap detached memory. Without the lock, by the timer thread alone.
+
+        Raises:
+            DeviceError: it was not open.
+        """
+        for region in attachment.memory.regions:
+            self.device.close_region(region)
+
+    def forget(self, attachment: Attachment) -> None:
+        """Detached memory was closed."""
+        self._detached.remove(attachment)
+
+    def check(self, copy_counts: Mapping[Attachment, int]) -> None:
+        """Compare with a recount of the copies in the air.
+
+        Raises:
+            BooksError: they differ.
+        """
+        attached = [found for ranks in self._attached.values() for found in ranks.values()]
+        for found in [*attached, *self._detached]:
+            counted = copy_counts.get(found, 0)
+            if found.copy_count != counted:
+                raise BooksError(
+                    f"memory of rank {found.rank} of session {found.session} is touched by {counted} copies, not"
+                    f" by {found.copy_count}"
+                )
+
+    def _open(self, number: int, handle: SharedMemoryHandle) -> Region:
+        try:
+            return self.device.open_region(handle)
+        except DeviceError as error:
+            raise RegionInvalid(f"region {number}: {error}", region=number) from error
+
+
+def _range(number: int, handle: SharedMemoryHandle) -> _Range:
+    try:
+        found = os.stat(handle.path)
+    except OSError as error:
+        raise RegionInvalid(f"region {number}: {handle.path}: {error.strerror}") from error
+    start = handle.offset_bytes
+    return _Range(found.st_dev, found.st_ino, start, start + handle.size_bytes)

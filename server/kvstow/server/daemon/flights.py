@@ -1,0 +1,280 @@
+"""Transfers in the air: from their plan to the one moment when their last copy has ended.
+
+A transfer is one copy per rank. The device tells of each copy's start and end on its own threads; here they are counted,
+and the ledger is told exactly once, when nothing touches the slots and the engine's blocks any more.
+
+Replicated groups are stored from rank 0's memory alone and loaded to all ranks. A rank that has nothing to copy takes no
+part.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from kvstow.server.core.errors import BooksError
+from kvstow.server.core.spans import Spans, join_spans, plan_spans
+from kvstow.server.core.types import (
+    BlockFailure,
+    GroupCopies,
+    Layout,
+    SessionId,
+    TransferId,
+    TransferKind,
+    TransferPlan,
+    TransferState,
+)
+from kvstow.server.device.base import Copy, Device, Direction
+
+from .attachments import Attachment
+from .guard import Guard
+from .health import Health
+from .meters import Meters
+
+FlightKey = tuple[SessionId, TransferId]
+
+_DIRECTIONS = {TransferKind.STORE: Direction.STORE, TransferKind.LOAD: Direction.LOAD}
+_log = structlog.get_logger("kvstow.daemon")
+
+
+@dataclass(slots=True)
+class Flights:
+    """All transfers in the air.
+
+    Args:
+        guard: the lock and the books.
+        device: makes the copies.
+        extent_bytes: size of the extents of the host pool.
+        clock: the daemon's clock.
+        health: told of our own mistakes.
+        meters: told of copies that ended.
+        wake_closer: called without the lock when memory may now be closed.
+    """
+
+    guard: Guard
+    device: Device
+    extent_bytes: int
+    clock: Callable[[], float]
+    health: Health
+    meters: Meters
+    wake_closer: Callable[[], None]
+    _flying: dict[FlightKey, "Flight"] = field(default_factory=dict)
+
+    def begin(
+        self, plan: TransferPlan, layout: Layout, attachments: Mapping[int, Attachment]
+    ) -> "Flight":
+        """Take a transfer up that the ledger has just begun; under the lock. The caller launches it afterwards."""
+        flight = Flight(self, plan, layout, attachments)
+        self._flying[plan.session, plan.transfer] = flight
+        return flight
+
+    def end(self, flight: "Flight") -> None:
+        """Its last copy has ended; under the lock."""
+        del self._flying[flight.plan.session, flight.plan.transfer]
+
+    def of(self, session: SessionId) -> list[TransferId]:
+        """The transfers of a session that are in the air; under the lock."""
+        return [transfer for owner, transfer in self._flying if owner == session]
+
+    def mark_overdue(self, keys: Sequence[FlightKey]) -> None:
+        """These are past their deadline; under the lock."""
+        for key in keys:
+            if key in self._flying:
+                self._flying[key].overdue = True
+
+    def stuck_count(self) -> int:
+        """Transfers past their deadline whose copy has begun and not ended; under the lock."""
+        return sum(flight.overdue and flight.started for flight in self._flying.values())
+
+    def copy_counts(self) -> Mapping[Attachment, int]:
+        """Recount the copies on each attachment; under the lock."""
+        return Counter(
+            flight.attachments[rank] for flight in self._flying.values() for rank in flight.left
+        )
+
+    def __len__(self) -> int:
+        return len(self._flying)
+
+
+class Flight:
+    """One transfer in the air.
+
+    Args:
+        crew: what all flights share.
+        plan: what is to be copied.
+        layout: of the space.
+        attachments: the memory of every rank.
+
+    Attributes:
+        left: ranks whose copy has not ended; under the lock, as are the following.
+        started: a copy of it has begun.
+        overdue: it is past its deadline.
+    """
+
+    __slots__ = (
+        "_crew",
+        "_failures",
+        "_layout",
+        "_settled",
+        "attachments",
+        "left",
+        "overdue",
+        "plan",
+        "started",
+    )
+
+    def __init__(
+        self,
+        crew: Flights,
+        plan: TransferPlan,
+        layout: Layout,
+        attachments: Mapping[int, Attachment],
+    ) -> None:
+        self.plan = plan
+        self.attachments = attachments
+        self.started = False
+        self.overdue = False
+        self._crew = crew
+        self._layout = layout
+        self._failures: list[BlockFailure] = []
+        self._settled = False
+        self.left = {rank for rank in attachments if any(self._copies(rank))}
+        for rank in self.left:
+            attachments[rank].copy_count += 1
+
+    def launch(self) -> None:
+        """Hand the copies to the device; without the lock. What cannot be planned or handed over has failed."""
+        for rank in sorted(self.left):
+            try:
+                self._crew.device.submit(self._plan_copy(rank))
+            except Exception as error:  # noqa: BLE001 - the one: whatever it is, it settles the transfer
+                self._crew.health.report("begin of a copy", error)
+                reason = f"internal error: {type(error).__name__}"
+                self._land(rank, [(block, reason) for block in range(len(self._positions(rank)))])
+
+    def start(self, rank: int) -> bool:
+        """See `CopyOwner.start`."""
+        plan, wanted = self.plan, False
+        with self._crew.guard as ledger:
+            if ledger.start(plan.session, plan.transfer):
+                self.started = True
+                wanted = ledger.is_wanted(plan.session, plan.transfer)
+            else:
+                self._settled = True  # it ended while it was queued, and was reported then
+        if not wanted:
+            self._land(rank, ())
+        return wanted
+
+    def abandoned(self) -> bool:
+        """See `CopyOwner.abandoned`."""
+        with self._crew.guard as ledger:
+            return not ledger.is_wanted(self.plan.session, self.plan.transfer)
+
+    def end(
+        self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
+    ) -> None:
+        """See `CopyOwner.end`."""
+        self._land(rank, failures)
+        self._crew.meters.copied(_DIRECTIONS[self.plan.kind], copied_bytes, seconds)
+
+    def _land(self, rank: int, failures: Sequence[tuple[int, str]]) -> None:
+        """The copy of one rank has ended, or never will begin."""
+        positions = self._positions(rank) if failures else ()
+        failed = [BlockFailure(positions[block], rank, reason) for block, reason in failures]
+        try:
+            state = self._settle(rank, failed)
+        except BooksError as error:  # the thread of the device has others to serve
+            self._crew.health.report("end of a copy", error)
+            return
+        if state is TransferState.FAILED:
+            self._log_failure()
+
+    def _settle(self, rank: int, failed: Sequence[BlockFailure]) -> TransferState | None:
+        """Account for the end of one rank's copy; with the last one the transfer ends, and its state is returned."""
+        crew, plan, attachment = self._crew, self.plan, self.attachments[rank]
+        state = None
+        with crew.guard as ledger:
+            self._failures += failed
+            self.left.remove(rank)
+            attachment.copy_count -= 1
+            closable = attachment.detached and not attachment.copy_count
+            if not self.left:
+                crew.end(self)
+                if not self._settled:
+                    now = crew.clock()
+                    state = ledger.finish(plan.session, plan.transfer, self._failures, now=now)
+                crew.guard.progress()
+        if closable:
+            crew.wake_closer()
+        return state
+
+    def _log_failure(self) -> None:
+        first = self._failures[0]
+        _log.warning(
+            "transfer failed: its blocks stay uncached, or the engine computes them again",
+            kind=self.plan.kind.value,
+            session=self.plan.session,
+            transfer=self.plan.transfer,
+            blocks=len({failure.position for failure in self._failures}),
+            rank=first.rank,
+            reason=first.reason,
+        )
+
+    def _copies(self, rank: int) -> Iterator[GroupCopies]:
+        """What of the plan this rank copies."""
+        store = self.plan.kind is TransferKind.STORE
+        for copies in self.plan.copies:
+            if not (store and rank and self._layout.groups[copies.group].replicated):
+                yield copies
+
+    def _positions(self, rank: int) -> list[int]:
+        """Positions in the request of the blocks of a rank's copy, in the order of its spans."""
+        return [position for copies in self._copies(rank) for position in copies.positions]
+
+    def _plan_copy(self, rank: int) -> Copy:
+        memory, layout = self.attachments[rank].memory, self._layout
+        parts: list[Spans] = []
+        for copies in self._copies(rank):
+            group = layout.groups[copies.group]
+            parts.append(
+                plan_spans(
+                    memory.groups[copies.group].segments,
+                    copies.blocks,
+                    copies.slots,
+                    copies.slot_bytes,
+                    self._crew.extent_bytes,
+                    0 if group.replicated else rank * group.block_bytes,
+                )
+            )
+        return Copy(
+            session=self.plan.session,
+            transfer=self.plan.transfer,
+            rank=rank,
+            direction=_DIRECTIONS[self.plan.kind],
+            regions=memory.regions,
+            spans=join_spans(parts),
+            owner=RankCopy(self, rank),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankCopy:
+    """One rank's share of a flight, as the device sees its owner."""
+
+    flight: Flight
+    rank: int
+
+    def start(self) -> bool:
+        """See `CopyOwner.start`."""
+        return self.flight.start(self.rank)
+
+    def abandoned(self) -> bool:
+        """See `CopyOwner.abandoned`."""
+        return self.flight.abandoned()
+
+    def end(
+        self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
+    ) -> None:
+        """See `CopyOwner.end`."""
+        self.flight.end(rank, failures, copied_bytes, seconds)

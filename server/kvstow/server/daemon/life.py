@@ -1,0 +1,249 @@
+"""The daemon's life, and that of its sessions: states, drain, memory, streams, and how each ends.
+
+Decided here: in which state the daemon takes which requests, and in which order things are ended. Not decided here: what
+an end means for blocks (the ledger).
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from importlib.metadata import version
+
+import structlog
+
+from kvstow.server.config import Config
+from kvstow.server.core.errors import BooksError, NoSuchSession, NotStarted, ShuttingDown
+from kvstow.server.core.requests import (
+    OpenedSession,
+    Process,
+    RankMemory,
+    ServerInfo,
+    ServerState,
+    StreamEnd,
+)
+from kvstow.server.core.snapshot import Snapshot
+from kvstow.server.core.types import Identity, SessionEnd, SessionId
+from kvstow.server.device.base import Device, SharedMemoryHandle
+
+from .assembly import assemble, limits
+from .health import Health, Status
+from .identities import log_space, slot_sizes
+from .meters import NO_METERS, Meters
+from .processes import opened
+from .watch import Watcher
+
+_log = structlog.get_logger("kvstow.daemon")
+
+
+class Life:
+    """What the daemon does besides moving blocks.
+
+    Args:
+        config: the settings.
+        device: makes the copies; the daemon closes it.
+        copy_kernel: what makes the copies, for clients to know.
+        clock: seconds of a clock that never goes back.
+        meters: told of copies that ended.
+        after_growth: called without the lock after a space was made.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        device: Device,
+        *,
+        copy_kernel: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        meters: Meters = NO_METERS,
+        after_growth: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.boot_id = uuid.uuid4().hex
+        self._config = config
+        self._device = device
+        self._copy_kernel = copy_kernel
+        self._clock = clock
+        self._after_growth = after_growth
+        self._began_at = clock()
+        self._state = ServerState.STARTING
+        self._parts = assemble(config, device, clock, meters, self._process_died)
+        self._guard = self._parts.guard
+        self._sessions = self._parts.sessions
+        self._flights = self._parts.flights
+
+    def start(self) -> None:
+        """Start the threads. Until `set_ready` every request is refused."""
+        self._parts.start()
+
+    def set_ready(self) -> None:
+        """The host pool is there: take work."""
+        with self._guard:
+            self._state = ServerState.READY
+
+    def drain(self, grace_s: float) -> bool:
+        """Take no new work, give transfers `grace_s` to end, then end all streams; whether all transfers have ended."""
+        with self._guard as ledger:
+            self._state = ServerState.DRAINING
+            ledger.announce_drain(now=self._clock())
+        drained = self._guard.wait_until(lambda _: not self._flights, grace_s)
+        with self._guard:
+            self._sessions.end_readers()
+        return drained
+
+    def close(self) -> None:
+        """End all sessions and threads and close the device; copies that still run end as failed."""
+        with self._guard as ledger:
+            self._state = ServerState.DRAINING
+            for session in self._sessions.all():
+                ledger.end_session(session, SessionEnd.SHUTDOWN, now=self._clock())
+                self._sessions.leave(session, StreamEnd.SHUTDOWN)
+        self._parts.stop()
+        self._device.close()
+
+    @property
+    def health(self) -> Health:
+        """What is wrong, if anything."""
+        return self._parts.health
+
+    def info(self) -> ServerInfo:
+        """Who the daemon is, what may be asked of it, and how it fares; answered in every state."""
+        return ServerInfo(
+            version=version("kvstow"),
+            boot_id=self.boot_id,
+            state=self._state,
+            limits=limits(self._config),
+            policy=self._config.policy,
+            uptime_s=self._clock() - self._began_at,
+            copy_kernel=self._copy_kernel,
+        )
+
+    def status(self) -> Status:
+        """What the books do not show."""
+        with self._guard:
+            stuck = self._flights.stuck_count()
+            refusals = dict(self._guard.refusals)
+        return Status(self._state, self.health.bug_count, stuck, refusals, self._guard.use)
+
+    def snapshot(self) -> Snapshot:
+        """A picture of the books; answered in every state."""
+        with self._guard as ledger:
+            return ledger.snapshot(now=self._clock())
+
+    def check(self) -> None:
+        """Verify the books, and what is kept beside them.
+
+        Raises:
+            BooksError: at the first contradiction.
+        """
+        with self._guard as ledger:
+            ledger.check()
+            self._sessions.attachments.check(self._flights.copy_counts())
+
+    def open_session(
+        self, identity: Identity, name: str, process: Process | None
+    ) -> OpenedSession:
+        """Open a session of the space of `identity`, and watch over the engine's process."""
+        with opened(process) as pidfd, self._guard as ledger:
+            self._require_ready()
+            session = ledger.open_session(identity, name, now=self._clock())
+            space, generation = ledger.space_of(session)
+            kin = self._sessions.enter_space(space, identity, ledger.space_ids())
+            self._sessions.enter(session, identity, pidfd)
+        if kin is not None:
+            log_space(space, identity, kin, self._config.pool_size, self._config.extent_bytes)
+            self._after_growth()
+        _log.info("session opened", session=session, engine=name, space=space)
+        return OpenedSession(
+            session, space, generation, self._config.session_grace_s, slot_sizes(identity.layout)
+        )
+
+    def close_session(self, session: SessionId) -> None:
+        """End a session; one that is not there is no error."""
+        self._end_session(session, SessionEnd.CLOSED, StreamEnd.CLOSED)
+
+    def identity(self, session: SessionId) -> Identity:
+        """What a session was opened with."""
+        return self._sessions.identity(session)
+
+    def attach(
+        self,
+        session: SessionId,
+        rank: int,
+        memory: RankMemory[SharedMemoryHandle],
+        process: Process | None,
+    ) -> None:
+        """Map a rank's memory, and watch over its process.
+
+        Raises:
+            RegionInvalid: it cannot be mapped, or another rank has attached some of the same bytes; and what the
+                ledger refuses.
+        """
+        with self._guard:
+            self._require_ready()
+            self._sessions.identity(session)
+        attachments = self._sessions.attachments
+        counts = tuple(group.block_count for group in memory.groups)
+        with opened(process) as pidfd, attachments.mapped(memory) as mapped, self._guard as ledger:
+            self._require_ready()
+            attachments.check_apart(session, rank, mapped)
+            ledger.attach(session, rank, counts)
+            attachments.enter(session, rank, mapped)
+            self._sessions.watch_process(session, pidfd)
+        _log.info("memory attached", session=session, rank=rank, blocks=counts)
+
+    def detach(self, session: SessionId, rank: int, wait_s: float) -> bool:
+        """Give a rank's memory back after its last copy; whether that was within `wait_s` seconds."""
+        attachments = self._sessions.attachments
+        with self._guard as ledger:
+            self._require_started()
+            self._sessions.identity(session)
+            if attachments.detach(session, rank):
+                ledger.detach(session, rank)
+                ledger.cancel(session, self._flights.of(session), now=self._clock())
+        self._parts.timer.wake()
+        return self._guard.wait_until(lambda _: attachments.is_closed(session, rank), wait_s)
+
+    def watch(self, session: SessionId, after: int) -> Watcher:
+        """Open the session's stream behind event `after`, which is acknowledged."""
+        with self._guard as ledger:
+            self._require_started()
+            ledger.acknowledge(session, after)
+            number = ledger.open_stream(session)
+            reader = Watcher(self._guard, session, number, after, self._stop_watching)
+            self._sessions.put_reader(reader)
+        return reader
+
+    def acknowledge(self, session: SessionId, sequence: int) -> None:
+        """Forget the session's events up to `sequence`."""
+        with self._guard as ledger:
+            self._require_started()
+            ledger.acknowledge(session, sequence)
+
+    def _require_started(self) -> None:
+        if self._state is ServerState.STARTING:
+            raise NotStarted("the host pool is still being prepared")
+
+    def _require_ready(self) -> None:
+        self._require_started()
+        if self._state is ServerState.DRAINING:
+            raise ShuttingDown("the daemon is shutting down")
+
+    def _end_session(self, session: SessionId, cause: SessionEnd, end: StreamEnd) -> None:
+        try:
+            with self._guard as ledger:
+                ledger.end_session(session, cause, now=self._clock())
+                self._sessions.leave(session, end)
+        except NoSuchSession:
+            return
+        self._parts.timer.wake()
+        _log.info("session ended", session=session, cause=cause.value)
+
+    def _process_died(self, session: SessionId) -> None:
+        try:
+            self._end_session(session, SessionEnd.PROCESS_DIED, StreamEnd.LOST)
+        except BooksError as error:
+            self.health.report("end of a session whose process has died", error)
+
+    def _stop_watching(self, reader: Watcher) -> None:
+        with self._guard as ledger:
+            ledger.close_stream(reader.session, reader.number, now=self._clock())
+            self._sessions.drop_reader(reader)

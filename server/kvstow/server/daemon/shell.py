@@ -1,0 +1,178 @@
+"""The daemon: every request is decided under the lock, copied without it, and settled under it again.
+
+Not decided here: anything about blocks (the ledger) or bytes (the device). Every public method may be called from any
+thread, unless it says otherwise, and may raise a `Refusal`, after which nothing has changed; which ones, the ledger's
+method of the same name says.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import structlog
+
+from kvstow.server.core.ledger import Ledger
+from kvstow.server.core.lookups import LookupOptions
+from kvstow.server.core.types import (
+    GroupBlocks,
+    GroupKeys,
+    Hold,
+    LeaseId,
+    LookupResult,
+    ResetResult,
+    SessionId,
+    SpaceId,
+    TransferId,
+    TransferPlan,
+)
+
+from .flights import Flight
+from .life import Life
+
+_log = structlog.get_logger("kvstow.daemon")
+
+
+class Daemon(Life):
+    """What the rpc layer calls; see `Life` for the arguments."""
+
+    def lookup(
+        self,
+        session: SessionId,
+        generation: int,
+        groups: Sequence[GroupKeys],
+        *,
+        request: str,
+        hold: Hold,
+        ttl_s: float,
+        touch: bool,
+        want_states: bool,
+    ) -> LookupResult:
+        """Count leading READY keys, and hold them on request."""
+        options = LookupOptions(request, hold, ttl_s, touch, want_states)
+        with self._guard as ledger:
+            self._require_ready()
+            return ledger.lookup(session, generation, groups, options, now=self._clock())
+
+    def store(
+        self,
+        session: SessionId,
+        generation: int,
+        transfer: TransferId,
+        groups: Sequence[GroupBlocks],
+        deadline_s: float,
+    ) -> TransferPlan:
+        """Begin a store, and queue its copies."""
+        with self._guard as ledger:
+            self._require_ready()
+            plan = ledger.begin_store(
+                session, transfer, generation, groups, deadline_s=deadline_s, now=self._clock()
+            )
+            flight = self._take_off(plan)
+        if flight is not None:
+            flight.launch()
+        return plan
+
+    def load(
+        self,
+        session: SessionId,
+        generation: int,
+        transfer: TransferId,
+        groups: Sequence[GroupBlocks],
+        lease: LeaseId | None,
+        deadline_s: float,
+    ) -> TransferPlan:
+        """Begin a load, and queue its copies."""
+        with self._guard as ledger:
+            self._require_ready()
+            plan = ledger.begin_load(
+                session,
+                transfer,
+                generation,
+                groups,
+                lease=lease,
+                deadline_s=deadline_s,
+                now=self._clock(),
+            )
+            flight = self._take_off(plan)
+        if flight is not None:
+            flight.launch()
+        return plan
+
+    def release(self, session: SessionId, leases: Sequence[LeaseId]) -> int:
+        """End leases; returns how many lived."""
+        with self._guard as ledger:
+            self._require_started()
+            return ledger.release(session, leases, now=self._clock())
+
+    def cancel(self, session: SessionId, transfers: Sequence[TransferId]) -> tuple[int, int]:
+        """Abandon transfers; returns how many ended at once and how many still run."""
+        with self._guard as ledger:
+            self._require_started()
+            return ledger.cancel(session, transfers, now=self._clock())
+
+    def reset(self, session: SessionId, wait_s: float) -> ResetResult:
+        """Reset the session's space, then wait up to `wait_s` seconds for what it has abandoned."""
+        with self._guard as ledger:
+            self._require_started()
+            space, _ = ledger.space_of(session)
+            result = ledger.reset(space, now=self._clock())
+        return self._drained({space: result}, wait_s)[space]
+
+    def reset_space(self, space: SpaceId, wait_s: float) -> ResetResult:
+        """Reset one space, then wait as `reset` does."""
+        with self._guard as ledger:
+            self._require_started()
+            result = ledger.reset(space, now=self._clock())
+        return self._drained({space: result}, wait_s)[space]
+
+    def reset_all(self, wait_s: float) -> Mapping[SpaceId, ResetResult]:
+        """Reset all spaces in one step, then wait as `reset` does."""
+        with self._guard as ledger:
+            self._require_started()
+            now = self._clock()
+            results = {space: ledger.reset(space, now=now) for space in ledger.space_ids()}
+        return self._drained(results, wait_s)
+
+    def drop_space(self, space: SpaceId) -> int:
+        """Drop a space without sessions; returns how many blocks it had."""
+        with self._guard as ledger:
+            self._require_started()
+            dropped = ledger.drop_space(space, now=self._clock())
+        self._parts.timer.wake()
+        _log.info("space dropped", space=space, blocks=dropped)
+        return dropped
+
+    def _take_off(self, plan: TransferPlan) -> Flight | None:
+        """Under the lock: whoever detaches or ends the session from now on finds the copies counted."""
+        if plan.repeated or not plan.copies:
+            return None
+        layout = self._sessions.identity(plan.session).layout
+        return self._flights.begin(plan, layout, self._sessions.attachments.of(plan.session))
+
+    def _drained(
+        self, results: Mapping[SpaceId, ResetResult], wait_s: float
+    ) -> Mapping[SpaceId, ResetResult]:
+        """Wait without the lock; the counts then say what is left."""
+        self._parts.timer.wake()  # dropped slots are taken back little by little
+        for space, result in results.items():
+            _log.info(
+                "space reset",
+                space=space,
+                generation=result.generation,
+                dropped=result.dropped_count,
+                abandoned=result.abandoned_stores + result.abandoned_loads,
+            )
+        if wait_s <= 0 or all(result.drained for result in results.values()):
+            return results
+        self._guard.wait_until(
+            lambda ledger: all(
+                ledger.is_drained(space, result.generation) for space, result in results.items()
+            ),
+            wait_s,
+        )
+        with self._guard as ledger:
+            return {space: _with_left(ledger, space, result) for space, result in results.items()}
+
+
+def _with_left(ledger: Ledger, space: SpaceId, result: ResetResult) -> ResetResult:
+    stores, loads = ledger.running_before(space, result.generation)
+    return replace(result, abandoned_stores=stores, abandoned_loads=loads)

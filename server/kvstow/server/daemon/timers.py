@@ -1,0 +1,52 @@
+"""The thread that acts because time has passed.
+
+Decided here: when it sleeps and when it looks again. What it does is the upkeep's business.
+"""
+
+import threading
+from collections.abc import Callable
+
+from .guard import NEVER
+
+MAX_SLEEP_S = 60.0
+
+
+class Timer:
+    """Acts when something is due or when woken, on a thread of its own.
+
+    Args:
+        clock: the daemon's clock.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, work: Callable[[], float]) -> None:
+        """Begin.
+
+        Args:
+            work: does what is due and says when it wants to be called next, in seconds of the clock.
+        """
+        self._thread = threading.Thread(target=self._run, args=(work,), name="timer", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look again now; may be called from any thread."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """End the thread; returns when it has ended. What is due is not done any more."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self, work: Callable[[], float]) -> None:
+        while not self._stopping:
+            self._wake.clear()  # before the work: what comes up from now on wakes it again
+            due = work()
+            sleep_s = MAX_SLEEP_S if due == NEVER else due - self._clock()
+            self._wake.wait(min(max(sleep_s, 0.0), MAX_SLEEP_S))

@@ -1,0 +1,98 @@
+"""What is done without being asked: what falls due, memory that may be closed, slots that a reset has dropped.
+
+All of it happens on one thread, in small steps; the lock is free between them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from kvstow.server.core.errors import BooksError
+from kvstow.server.core.expiry import Expired
+from kvstow.server.core.requests import StreamEnd
+from kvstow.server.device.base import DeviceError
+
+from .flights import Flights
+from .guard import NEVER, Guard
+from .health import Health
+from .sessions import Sessions
+
+STEP_PAUSE_S = 0.001
+"""Between two steps of sweeping. The lock is not fair: without a pause the next step would take it again at once."""
+
+_RETRY_S = 1.0
+_log = structlog.get_logger("kvstow.daemon")
+
+
+@dataclass(slots=True)
+class Upkeep:
+    """The work of the timer thread.
+
+    Args:
+        guard: the lock and the books.
+        sessions: what is kept of sessions.
+        flights: transfers in the air.
+        health: told of our own mistakes.
+        clock: the daemon's clock.
+    """
+
+    guard: Guard
+    sessions: Sessions
+    flights: Flights
+    health: Health
+    clock: Callable[[], float]
+
+    def work(self) -> float:
+        """Do what is due; returns when to come again."""
+        try:
+            self._expire()
+            self._close_memory()
+            return self._sweep()
+        except BooksError as error:
+            self.health.report("upkeep", error)
+            return self.clock() + _RETRY_S
+
+    def _expire(self) -> None:
+        with self.guard as ledger:
+            expired = ledger.expire(now=self.clock())
+            self.flights.mark_overdue(expired.overdue)
+            for session in expired.sessions:
+                self.sessions.leave(session, StreamEnd.LOST)
+        _log_expired(expired)
+
+    def _close_memory(self) -> None:
+        with self.guard:
+            closable = self.sessions.attachments.closable()
+        for attachment in closable:
+            try:
+                self.sessions.attachments.close(attachment)
+            except DeviceError as error:
+                self.health.report("closing of engine memory", error)
+            with self.guard:
+                self.sessions.attachments.forget(attachment)
+                self.guard.progress()
+
+    def _sweep(self) -> float:
+        """One step; then arm the timer."""
+        with self.guard as ledger:
+            if ledger.sweep():
+                self.guard.armed_until = self.clock() + STEP_PAUSE_S
+            else:
+                self.guard.armed_until = ledger.next_deadline() or NEVER
+            return self.guard.armed_until
+
+
+def _log_expired(expired: Expired) -> None:
+    for session, transfer in expired.overdue:
+        _log.warning(
+            "transfer is past its deadline and still runs: its slots and blocks stay its own",
+            session=session,
+            transfer=transfer,
+        )
+    for session in expired.sessions:
+        _log.info("session ended: its stream was away longer than the grace time", session=session)
+    if expired.leases:
+        _log.info(
+            "leases expired: their engines neither loaded nor released", count=len(expired.leases)
+        )
