@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kvstow.server.config import PREFIX, Config
+
 ROOT = Path(__file__).resolve().parent.parent
 CHECK_SIZES = ROOT / "scripts" / "check_sizes.py"
 LINT_IMPORTS = Path(sys.executable).parent / "lint-imports"
@@ -91,3 +93,11 @@ def test_every_make_target_that_is_named_exists(name: str) -> None:
     )
     assert named
     assert named <= targets
+
+
+def test_every_setting_that_the_packaging_names_exists() -> None:
+    packaging = [ROOT / "Dockerfile", *(ROOT / "deploy").rglob("*.service")]
+    text = "".join(path.read_text() for path in packaging)
+    named = {name.lower() for name in re.findall(rf"\b{PREFIX}(\w+)", text)}
+    assert named
+    assert named <= set(Config.model_fields)
