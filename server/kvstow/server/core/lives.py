@@ -149,9 +149,11 @@ def _space_for(books: Books, identity: Identity) -> Space:
         return books.spaces[known]
     layout = identity.layout
     sizes = [group.slot_bytes(layout.world_size) for group in layout.groups]
-    tables = [books.pool.table(size) for size in sizes]
+    for size in sizes:
+        books.pool.check_fits(size)
     if len(books.spaces) >= books.limits.max_spaces:
         _forget_empty_space(books)
+    tables = [books.pool.table(size) for size in sizes]
     indexes = [BlockIndex(books.serial(), books.pool.slot_limit(size)) for size in sizes]
     space = Space(SpaceId(books.serial()), replace(identity), indexes, tables)
     books.spaces[space.id] = space

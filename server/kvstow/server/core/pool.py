@@ -42,8 +42,8 @@ class HostPool:
         """Extents that serve no slot size."""
         return len(self._unused)
 
-    def table(self, slot_bytes: int) -> SlotTable:
-        """The table of a slot size, made at the first call.
+    def check_fits(self, slot_bytes: int) -> None:
+        """A slot of this size is possible.
 
         Raises:
             BlockTooLarge: no extent can hold one such slot.
@@ -54,6 +54,9 @@ class HostPool:
                 slot_bytes=slot_bytes,
                 extent_bytes=self.extent_bytes,
             )
+
+    def table(self, slot_bytes: int) -> SlotTable:
+        """The table of a slot size that fits, made at the first call."""
         if slot_bytes not in self.tables:
             owners: list[BlockIndex | None] = []
             keys: list[bytes | None] = []
