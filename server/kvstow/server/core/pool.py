@@ -1,8 +1,8 @@
 """The host pool as the books see it: extents, the slot tables they serve, and where room for a store comes from.
 
 Room is found in this order: free slots of the right size (among them those that a reset has dropped), unused extents,
-extents of another size whose blocks are all evictable (coldest first), and only for the rest eviction. The third comes
-before the fourth only when the fourth alone would not suffice.
+extents of another size whose blocks are all evictable (empty ones, then the coldest), and only for the rest eviction.
+The third comes before the fourth only when the fourth alone would not suffice.
 
 Everything is all-or-nothing: `room` counts without changing anything, `take` is called for no more than that.
 """
@@ -144,7 +144,11 @@ class HostPool:
                     yield other, extent
 
     def _coldest(self, table: SlotTable, protected: Protected) -> tuple[SlotTable, Extent]:
-        return min(self._reclaimable(table, protected), key=lambda found: found[1].used_at)
+        """The extent whose loss costs least: an empty one, or else the one that was used least recently."""
+        return min(
+            self._reclaimable(table, protected),
+            key=lambda found: (len(found[1].free) < found[0].slots_per_extent, found[1].used_at),
+        )
 
     def _reclaim(self, table: SlotTable, extent: Extent) -> None:
         slots = [slot for slot in table.slots_of(extent) if table.owners[slot] is not None]
