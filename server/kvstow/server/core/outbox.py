@@ -27,7 +27,9 @@ class Outbox:
     __slots__ = (
         "_first",
         "_limit",
+        "_resync",
         "_shown",
+        "_told_count",
         "_waiting",
         "lost_count",
         "overflowed",
@@ -39,6 +41,8 @@ class Outbox:
         self._waiting: deque[Event] = deque()
         self._first = 1
         self._shown = 0
+        self._resync = 0  # number of the newest Resync
+        self._told_count = 0  # losses that the Resyncs before it tell
         self.report_count = 0
         self.lost_count = 0
         self.overflowed = False
@@ -84,10 +88,11 @@ class Outbox:
 
     def _lose(self) -> None:
         self.lost_count += 1
-        match self._waiting[-1]:
-            case Resync(lost_count=count) if self.last > self._shown:
-                self._waiting[-1] = Resync(count + 1)
-            case _ if len(self._waiting) - self.report_count < 2 * self._limit:
-                self._waiting.append(Resync(1))
-            case _:
-                self.overflowed = True
+        if self._resync > max(self._shown, self.acknowledged):
+            self._waiting[self._resync - self._first] = Resync(self.lost_count - self._told_count)
+        elif len(self._waiting) - self.report_count < 2 * self._limit:
+            self._told_count = self.lost_count - 1
+            self._waiting.append(Resync(1))
+            self._resync = self.last
+        else:
+            self.overflowed = True
