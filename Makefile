@@ -51,7 +51,7 @@ $(WEIGHTS): $(DEMO)
 demo: $(WEIGHTS) ## kill a real engine and see the next one get its KV cache back
 	@$(BIN)/python -m examples.demo
 
-test: $(DEMO) ## run every test that needs no accelerator
+test: $(WEIGHTS) ## run every test that needs no accelerator
 	$(BIN)/python -m pytest -m 'not gpu and not soak'
 
 soak: $(DEMO) ## run the tests that take minutes
