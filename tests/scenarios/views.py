@@ -1,0 +1,68 @@
+"""Commands that show what there is to see and change nothing."""
+
+from core.engines import key
+from kvstow.server.core.lookups import LookupOptions
+from kvstow.server.core.types import GroupKeys
+from scenarios import wording
+from scenarios.script import Command
+from scenarios.world import World
+
+
+def due(world: World, _command: Command) -> str:
+    """due: when there will be something to do"""
+    when = world.ledger.next_deadline()
+    return "nothing" if when is None else f"in {when - world.now:g}s"
+
+
+def keys(world: World, command: Command) -> str:
+    """keys SESSION: the state of every key that the script has named so far"""
+    session = world.session(command)
+    group_count = len(world.layout(session).groups)
+    groups = [sorted(numbers) for numbers in world.mentioned[:group_count]]
+    result = world.ledger.lookup(
+        session,
+        world.generation(command),
+        [GroupKeys(at, [key(number) for number in group]) for at, group in enumerate(groups)],
+        LookupOptions(want_states=True),
+        now=world.now,
+    )
+    return wording.keys([hits.states for hits in result.groups], groups)
+
+
+def slots(world: World, _command: Command) -> str:
+    """slots: how many of each size are in which state"""
+    view = world.ledger.snapshot(now=world.now)
+    lines = [wording.table(table) for table in view.tables]
+    if view.extents > 1:
+        lines.append(f"{wording.count(view.unused_extents, 'unused extent')} of {view.extents}")
+    return "\n".join(lines) or "no slots"
+
+
+def transfers(world: World, _command: Command) -> str:
+    """transfers: all that have not ended"""
+    views = world.ledger.snapshot(now=world.now).transfers
+    lines = [wording.transfer(view, world.names.session(view.session)) for view in views]
+    return "\n".join(lines) or "no transfers"
+
+
+def leases(world: World, _command: Command) -> str:
+    """leases: all of them"""
+    views = world.ledger.snapshot(now=world.now).leases
+    lines = [wording.lease(view, world.names.session(view.session)) for view in views]
+    return "\n".join(lines) or "no leases"
+
+
+def sessions(world: World, _command: Command) -> str:
+    """sessions: all of them"""
+    views = world.ledger.snapshot(now=world.now).sessions
+    return "\n".join(wording.session(view, world.names.session(view.id)) for view in views) or (
+        "no sessions"
+    )
+
+
+def spaces(world: World, _command: Command) -> str:
+    """spaces: all of them"""
+    views = world.ledger.snapshot(now=world.now).spaces
+    return "\n".join(wording.space(view, world.names.space(view.id)) for view in views) or (
+        "no spaces"
+    )
