@@ -1,1 +1,77 @@
-"""The client an engine imports: gRPC and protobuf only, never server code."""
+"""The client an engine imports: gRPC and protobuf only, never server code.
+
+docs/client.md shows how to use it.
+"""
+
+from kvstow.v1.cache_pb2 import (
+    Draining,
+    GroupMemory,
+    LeaseExpired,
+    Region,
+    ResetDrained,
+    Resync,
+    Segment,
+    SharedMemory,
+    SpaceReset,
+    TransferOverdue,
+)
+from kvstow.v1.identity_pb2 import Group, Identity, KeyScheme, Layout
+
+from .breaker import BreakerState
+from .calls import Budgets
+from .client import Client
+from .counters import Counters
+from .errors import KvstowError, Refused, TimedOut, Unreachable
+from .events import Callbacks, SessionEvent
+from .hits import Blocks, GroupHits, Hits, Keys
+from .lookups import Hold
+from .memory import EngineMemory
+from .remote_rank import RemoteRank
+from .resets import ResetResult
+from .session import Session
+from .standing import Generation, SessionState, Ticket
+from .target import default_target
+from .transfer import BlockFailures, Transfer, TransferState
+
+__all__ = [
+    "BlockFailures",
+    "Blocks",
+    "BreakerState",
+    "Budgets",
+    "Callbacks",
+    "Client",
+    "Counters",
+    "Draining",
+    "EngineMemory",
+    "Generation",
+    "Group",
+    "GroupHits",
+    "GroupMemory",
+    "Hits",
+    "Hold",
+    "Identity",
+    "KeyScheme",
+    "Keys",
+    "KvstowError",
+    "Layout",
+    "LeaseExpired",
+    "Refused",
+    "Region",
+    "RemoteRank",
+    "ResetDrained",
+    "ResetResult",
+    "Resync",
+    "Segment",
+    "Session",
+    "SessionEvent",
+    "SessionState",
+    "SharedMemory",
+    "SpaceReset",
+    "Ticket",
+    "TimedOut",
+    "Transfer",
+    "TransferOverdue",
+    "TransferState",
+    "Unreachable",
+    "default_target",
+]

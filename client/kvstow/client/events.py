@@ -1,0 +1,86 @@
+"""What each event of the stream does to the session, and which of them the engine hears of."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kvstow.v1 import cache_pb2
+
+from .callbacks import call_back
+from .counters import Tally
+from .standing import Ending, SessionState, Standing, Ticket
+from .transfer import REPORTED_STATES, BlockFailures, TransferState
+
+SessionEvent: TypeAlias = (
+    cache_pb2.TransferOverdue
+    | cache_pb2.SpaceReset
+    | cache_pb2.ResetDrained
+    | cache_pb2.LeaseExpired
+    | cache_pb2.Draining
+    | cache_pb2.Resync
+)
+"""What an engine may want to know besides how its transfers ended; see cache.proto for each.
+
+After a `Resync` nothing needs to be done here: a generation that was missed is learned from the
+next refusal, and loads do not depend on leases being alive.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """What a session tells its engine.
+
+    Attributes:
+        on_event: called with each event that is no terminal report.
+        on_reopen: called when the session was lost and is open again, before anything is asked in
+            it: forget what was believed stored, and tell ranks in other processes the new ticket.
+    """
+
+    on_event: Callable[[SessionEvent], object] = lambda event: None
+    on_reopen: Callable[[], object] = lambda: None
+
+
+class SessionEvents:
+    """Hears the events of a session, on its own thread."""
+
+    def __init__(self, standing: Standing, tally: Tally, callbacks: Callbacks) -> None:
+        self._standing = standing
+        self._tally = tally
+        self._on_event = callbacks.on_event
+
+    def hear(self, ticket: Ticket, event: cache_pb2.Event) -> None:
+        """Do what an event asks for; a kind that is not known is skipped."""
+        match event.WhichOneof("kind"):
+            case "transfer_ended":
+                self._end_transfer(event.transfer_ended)
+            case "transfer_overdue":
+                call_back(self._on_event, event.transfer_overdue)
+            case "space_reset":
+                self._standing.adopt(ticket, event.space_reset.generation)
+                call_back(self._on_event, event.space_reset)
+            case "reset_drained":
+                call_back(self._on_event, event.reset_drained)
+            case "lease_expired":
+                lease = event.lease_expired
+                self._standing.drop_lease(lease.request, lease.lease_id)
+                call_back(self._on_event, lease)
+            case "draining":
+                self._standing.set_state(ticket, SessionState.DRAINING)
+                call_back(self._on_event, event.draining)
+            case "resync":
+                call_back(self._on_event, event.resync)
+
+    def _end_transfer(self, report: cache_pb2.TransferEnded) -> None:
+        state = REPORTED_STATES[report.state]
+        failures = [
+            BlockFailures(failure.rank, failure.reason, tuple(failure.positions))
+            for failure in report.failures
+        ]
+        reason = "blocks could not be copied" if state is TransferState.FAILED else ""
+        ending = Ending(state, reason, failures)
+        transfer, known = self._standing.report(report.transfer_id, ending)
+        if not known:
+            self._tally.add(ignored_reports=1)
+        if transfer is not None:
+            self._tally.add_ending(state)
+            transfer.end(*ending)

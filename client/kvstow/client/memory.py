@@ -1,0 +1,84 @@
+"""Engine memory that the daemon can open: one file of shared memory under /dev/shm.
+
+The daemon opens the file by its path when the memory is attached, and again after a restart, so
+the path must stay as long as the memory is in use; `close` unlinks it. The file is created with
+mode 0600 and stays locked as long as this process lives: that is how the next process knows which
+files a killed one left behind, and unlinks them.
+"""
+
+import fcntl
+import mmap
+import os
+import secrets
+from pathlib import Path
+
+from kvstow.v1 import cache_pb2
+
+from .closing import Closing
+
+DIRECTORY = Path("/dev/shm")
+_PREFIX = "kvstow-memory-"
+
+
+class EngineMemory(Closing):
+    """A piece of shared memory, all zeros.
+
+    Args:
+        size_bytes: how much; at least 1.
+
+    Attributes:
+        path: of the file.
+        buffer: the bytes, writable; `numpy.frombuffer` and `torch.frombuffer` take it as it is.
+
+    Raises:
+        OSError: /dev/shm has no room for it.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        _unlink_abandoned_files()
+        self.path, self._descriptor = _create_locked_file()
+        try:
+            # Takes the pages now: an error here is better than SIGBUS at some later write.
+            os.posix_fallocate(self._descriptor, 0, size_bytes)
+            self.buffer = memoryview(mmap.mmap(self._descriptor, size_bytes))
+        except OSError:
+            self.close()
+            raise
+
+    def region(self) -> cache_pb2.Region:
+        """All of it, as an attach names it."""
+        return cache_pb2.Region(
+            shared_memory=cache_pb2.SharedMemory(path=str(self.path), size_bytes=len(self.buffer))
+        )
+
+    def close(self) -> None:
+        """Unlink the file; the bytes live on until the last process unmaps them."""
+        self.path.unlink(missing_ok=True)
+        os.close(self._descriptor)
+
+
+def _create_locked_file() -> tuple[Path, int]:
+    while True:
+        path = DIRECTORY / f"{_PREFIX}{secrets.token_hex(8)}"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        # Between the two calls another process may have taken the file for an abandoned one.
+        if os.fstat(descriptor).st_nlink == 1:
+            return path, descriptor
+        os.close(descriptor)
+
+
+def _unlink_abandoned_files() -> None:
+    """Unlink the files of this user's processes that were killed: nobody holds their lock."""
+    for path in DIRECTORY.glob(f"{_PREFIX}*"):
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except (FileNotFoundError, PermissionError):
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+        except BlockingIOError:
+            pass  # its process lives
+        finally:
+            os.close(descriptor)

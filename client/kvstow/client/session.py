@@ -1,0 +1,294 @@
+"""A session: what an engine calls.
+
+No method blocks longer than its budget, and none of `lookup`, `store` and `load` raises because
+the daemon is away, slow or shutting down: that is a miss, or a transfer that FAILED. What raises
+is a request that is wrong or came too late (`Refused`, `ValueError`).
+
+All methods may be called from several threads. Callbacks run on the session's own thread; they
+must not block, because the reports of transfers wait for them, and must not close the session.
+A session does not survive a fork: open it in the process that uses it.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from kvstow.v1 import cache_pb2, identity_pb2
+
+from .calls import Budgets, Calls
+from .closing import Closing
+from .counters import Counters, Tally
+from .errors import KvstowError
+from .events import Callbacks, SessionEvents
+from .hits import Blocks, Hits, Keys, by_group, pack_blocks, pack_keys
+from .lookups import Hold, Lookups
+from .opener import Opener
+from .process import this_process
+from .ranks import RankMemory, Ranks
+from .resets import ResetResult, Resets
+from .standing import Generation, SessionState, Standing, Ticket
+from .transfer import Transfer
+from .transfers import Request, Transfers
+from .upkeep import Upkeep
+
+
+class Session(Closing):
+    """One engine's session at the daemon; made by `Client.open`."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        identity: identity_pb2.Identity,
+        name: str,
+        budgets: Budgets,
+        callbacks: Callbacks,
+    ) -> None:
+        self._calls = calls
+        self._budgets = budgets
+        self._key_bytes = identity.key_scheme.key_bytes
+        self._standing = Standing()
+        self._tally = Tally()
+        self._ranks = Ranks(calls, self._standing, budgets.control_s)
+        self._lookups = Lookups(calls, self._standing, self._tally, budgets.control_s)
+        self._transfers = Transfers(calls, self._standing, self._tally, budgets.control_s)
+        self._resets = Resets(calls, self._standing, budgets.control_s)
+        request = cache_pb2.OpenSessionRequest(
+            identity=identity, name=name, process=this_process()
+        )
+        opener = Opener(calls, budgets, self._standing, self._ranks, self._tally, request)
+        events = SessionEvents(self._standing, self._tally, callbacks)
+        self._upkeep = Upkeep(calls, self._standing, opener, events, self._tally, callbacks)
+
+    def start(self, must_connect: bool) -> None:
+        """For `Client.open` only; see there."""
+        self._upkeep.start(must_connect)
+
+    @property
+    def state(self) -> SessionState:
+        """Whether the daemon is there; only while OPEN anything is found or stored."""
+        return self._standing.state
+
+    @property
+    def generation(self) -> Generation:
+        """The current generation, for KV whose computation begins now."""
+        return self._standing.generation
+
+    @property
+    def ticket(self) -> Ticket | None:
+        """What ranks in other processes attach with; None while the session is not open."""
+        return self._standing.ticket
+
+    def counters(self) -> Counters:
+        """What was counted until now."""
+        return self._tally.snapshot(self._calls.breaker.state, self._standing.unfinished_count)
+
+    def attach(
+        self,
+        rank: int,
+        regions: Sequence[cache_pb2.Region],
+        groups: Sequence[cache_pb2.GroupMemory],
+    ) -> None:
+        """Register the memory of a rank that lives in this process.
+
+        It is attached again whenever the session is opened again, until `detach` or `close`. If
+        the daemon is away, it is attached when the daemon is back.
+
+        Args:
+            rank: 0 to the layout's world size - 1.
+            regions: the allocations, each once; they must outlive the session.
+            groups: for each group of the layout, where its blocks lie in the regions.
+
+        Raises:
+            ValueError: the rank is attached already.
+            Refused: the daemon cannot or does not map it.
+            Unreachable: the daemon did not answer; the rank is attached when it does.
+        """
+        self._ranks.attach(RankMemory(rank, regions, groups))
+
+    def detach(self, rank: int, wait_s: float = 0.0) -> bool:
+        """Take the memory of a rank back; its queued and running transfers are abandoned.
+
+        Returns:
+            True if no copy touches the memory any more, so that it may be freed or reused. If
+            not within `wait_s`, call again.
+
+        Raises:
+            Refused, Unreachable: the memory may be in use still.
+        """
+        return self._ranks.detach(rank, wait_s)
+
+    def lookup(
+        self,
+        request: str,
+        keys: Keys,
+        *,
+        hold: Hold = Hold.PREFIX,
+        ttl_s: float = 0.0,
+        touch: bool = False,
+        want_states: bool = False,
+        skip_reading: bool = False,
+        budget_s: float | None = None,
+    ) -> Hits:
+        """Count the leading keys of each group that are stored, and keep them from eviction.
+
+        Args:
+            request: the engine's name for its request; a repeated lookup replaces its lease.
+            keys: in prefix order. None at all are answered without asking.
+            hold: what to put under a lease, until `load`, `release` or `ttl_s` ends it.
+            ttl_s: life of the lease in seconds; 0 for the longest there is.
+            touch: count the hits as used also without a hold.
+            want_states: say the state of every key.
+            skip_reading: the request must not read the cache. Nothing is asked, counted or held,
+                what the request held is released, and the hits are empty; their generation is
+                what the request's `store` needs.
+            budget_s: how long to wait at most; by default the session's budget.
+
+        Raises:
+            Refused: the request is wrong, or the session has too many leases.
+            ValueError: a key has the wrong length.
+        """
+        groups = by_group(keys)
+        if skip_reading or not any(groups.values()):
+            self._lookups.release([request])
+            return self._lookups.miss(request, groups, "not asked")
+        message = cache_pb2.LookupRequest(
+            request=request,
+            groups=pack_keys(groups, self._key_bytes),
+            hold=hold.value,
+            lease_ttl_s=ttl_s,
+            touch=touch,
+            want_states=want_states,
+        )
+        budget_s = self._budgets.lookup_s if budget_s is None else budget_s
+        return self._lookups.ask(message, groups, budget_s)
+
+    def store(
+        self,
+        keys: Keys,
+        blocks: Blocks,
+        generation: Generation,
+        *,
+        deadline_s: float = 0.0,
+        budget_s: float | None = None,
+    ) -> Transfer:
+        """Offer blocks; the daemon copies those that are new to it and for which it has room.
+
+        The blocks must be written completely, on every rank, and must not change until the
+        transfer has ended.
+
+        Args:
+            keys, blocks: what lies where, one block id for each key.
+            generation: the one that was current when the computation of the KV began: of the
+                request's `Hits`, or `Session.generation` at that time.
+            deadline_s: after how long the copy is reported overdue; 0 for the longest there is.
+            budget_s: how long to wait for the daemon's answer; by default the session's budget.
+
+        Raises:
+            Refused: the request is wrong; or STALE_GENERATION: the KV is older than the space's
+                content, discard it.
+            ValueError: keys and blocks do not match, or a key has the wrong length.
+        """
+        named, numbers = by_group(keys), by_group(blocks)
+        request = cache_pb2.StoreRequest(
+            groups=pack_blocks(named, numbers, self._key_bytes), deadline_s=deadline_s
+        )
+        if not any(named.values()):
+            return self._transfers.empty()
+        return self._send(self._calls.cache.Store, request, generation, budget_s)
+
+    def load(
+        self,
+        keys: Keys,
+        blocks: Blocks,
+        hits: Hits,
+        *,
+        deadline_s: float = 0.0,
+        budget_s: float | None = None,
+    ) -> Transfer:
+        """Copy stored blocks into blocks of the engine.
+
+        Nothing may read or write the blocks until the transfer has ended; only when it is DONE
+        do they hold their bytes.
+
+        Args:
+            keys, blocks: what goes where, one block id for each key; all keys must be stored.
+            hits: what a lookup said of them. Its lease is used up.
+            deadline_s, budget_s: as for `store`.
+
+        Raises:
+            Refused: the request is wrong; or KEY_NOT_READY: a key is not stored (any more); or
+                STALE_GENERATION: look up again. The lease is as it was.
+            ValueError: keys and blocks do not match, or a key has the wrong length.
+        """
+        named, numbers = by_group(keys), by_group(blocks)
+        request = cache_pb2.LoadRequest(
+            groups=pack_blocks(named, numbers, self._key_bytes),
+            lease_id=hits.lease_id,
+            deadline_s=deadline_s,
+        )
+        if not any(named.values()):
+            return self._transfers.empty()
+        transfer = self._send(self._calls.cache.Load, request, hits.generation, budget_s)
+        if transfer.id:
+            self._standing.drop_lease(hits.request, hits.lease_id)
+        return transfer
+
+    def release(self, *requests: str) -> None:
+        """End what lookups hold for these requests, without waiting for it."""
+        self._lookups.release(requests)
+
+    def cancel(self, *transfers: Transfer) -> None:
+        """Say that the results of transfers are not wanted, without waiting for it.
+
+        Each still ends by its report; until then its blocks are its own.
+        """
+        self._transfers.cancel(transfers)
+
+    def reset(self, wait_s: float = 0.0) -> ResetResult:
+        """Empty the space, for every engine that shares it, and begin a new generation.
+
+        From the moment it returns or raises, nothing stored before is found by this session, and
+        nothing computed before is stored.
+
+        Args:
+            wait_s: how long to wait for copies that are running and whose results are void now.
+
+        Raises:
+            Unreachable: the daemon did not answer. The reset is owed: it is made as soon as the
+                daemon is back, and until then every lookup is a miss.
+        """
+        return self._resets.make(wait_s)
+
+    def close(self, wait_s: float = 5.0) -> bool:
+        """End the session; what was stored stays.
+
+        Args:
+            wait_s: how long to wait for transfers that have not ended.
+
+        Returns:
+            True if no copy touches the memory of this process's ranks any more. Otherwise the
+            transfers left are LOST, and the memory must not be reused by this process.
+        """
+        if self.state is SessionState.CLOSED:
+            return True
+        until = time.monotonic() + wait_s
+        self._await_transfers(wait_s)
+        if self.state is not SessionState.AWAY:
+            for rank in self._ranks.numbers:
+                try:
+                    self.detach(rank, max(0.0, until - time.monotonic()))
+                except KvstowError:
+                    break  # the daemon is gone, or will see that this process is
+            self._await_transfers(until - time.monotonic())
+        drained = not self._standing.unfinished_count
+        self._upkeep.close()
+        return drained
+
+    def _send(
+        self, method: Any, request: Request, generation: Generation, budget_s: float | None
+    ) -> Transfer:
+        budget_s = self._budgets.transfer_s if budget_s is None else budget_s
+        return self._transfers.send(method, request, generation, budget_s)
+
+    def _await_transfers(self, wait_s: float) -> None:
+        self._standing.wait_until(lambda: not self._standing.unfinished_count, max(wait_s, 0.0))

@@ -1,0 +1,46 @@
+"""Where the daemon is: the two forms of a target, and whether anybody listens there."""
+
+import os
+import re
+import socket
+from pathlib import Path
+
+_UNIX = re.compile(r"unix:(?://(?=/))?(.+)")
+_TCP = re.compile(r"\[?([^\[\]/]+?)\]?:(\d{1,5})")
+_ANSWER_S = 1.0
+
+
+def default_target() -> str:
+    """Where a daemon of this user listens unless it was told otherwise."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or "/run"
+    return f"unix:{Path(runtime, 'kvstow', 'kvstow.sock')}"
+
+
+def check_target(target: str) -> None:
+    """Refuse what names neither a socket nor a host and port.
+
+    Raises:
+        ValueError: the target has neither form.
+    """
+    if not (_UNIX.fullmatch(target) or _TCP.fullmatch(target)):
+        raise ValueError(f"target {target!r} is neither unix:/path/of/a/socket nor host:port")
+
+
+def is_listening(target: str) -> bool:
+    """Whether a process has the target open.
+
+    False is certain: the process that listened there has ended. True may mean that it is stopped
+    or too busy to answer.
+    """
+    try:
+        if unix := _UNIX.fullmatch(target):
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.settimeout(_ANSWER_S)
+                probe.connect(unix[1])
+        elif tcp := _TCP.fullmatch(target):
+            socket.create_connection((tcp[1], int(tcp[2])), _ANSWER_S).close()
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    except OSError:
+        return True  # a full backlog, for instance: someone is there and does not accept
+    return True
