@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from device.conftest import POOL_BYTES, native
-from device.rig import EngineFile, Recorder, Rig, blocks_in_a_row, random_bytes
+from device.rig import EngineFile, Recorder, Rig, blocks_in_a_row, eventually, random_bytes
 from kvstow.server.core.spans import Segment, Spans, plan_spans
 from kvstow.server.device.base import DeviceError, SharedMemoryHandle
 from kvstow.server.device.host import GONE, HostDevice
@@ -96,6 +96,20 @@ def test_a_region_may_begin_anywhere_in_its_file(rig: Rig, shared_memory: Path) 
     assert owner.wait_end().failures == []
     assert np.array_equal(rig.pool[:500], engine.read()[4001:4501])
     assert region.size_bytes == 500
+
+
+def test_closed_memory_is_unmapped_when_its_last_copy_has_ended(
+    rig: Rig, shared_memory: Path
+) -> None:
+    region = rig.device.open_region(EngineFile(shared_memory / "lost", PAGE).handle)
+    for _ in range(4):
+        owner = Recorder()
+        rig.store(owner, blocks_in_a_row(1, PAGE), [region])
+        owner.wait_end()
+    assert str(shared_memory / "lost") in Path("/proc/self/maps").read_text()
+    rig.device.close_region(region)
+
+    eventually(lambda: str(shared_memory / "lost") not in Path("/proc/self/maps").read_text())
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from kvstow.server.device.kernel import (
     Memory,
     NativeKernel,
     NumpyKernel,
+    Regions,
     load_kernel,
 )
 
@@ -73,7 +74,9 @@ def test_spans_of_any_length_and_alignment(
         else:
             expected_engine[a : a + length] = host[b : b + length]
 
-    faulted = make_kernel().copy(direction, Memory.of(host), [Memory.of(engine)], spans_of(placed))
+    faulted = make_kernel().copy(
+        direction, Memory.of(host), Regions.of([Memory.of(engine)]), spans_of(placed)
+    )
 
     assert list(faulted) == []
     assert np.array_equal(host, expected_host)
@@ -97,7 +100,7 @@ def test_memory_that_is_gone_fails_its_spans_and_no_others(
     spans = spans_of([*rows, (0, 0, length)], region=[0] * 8 + [1])
 
     faulted = NativeKernel(LIBRARY).copy(
-        direction, Memory.of(pool), [Memory.of(view), Memory.of(whole)], spans
+        direction, Memory.of(pool), Regions.of([Memory.of(view), Memory.of(whole)]), spans
     )
 
     assert list(faulted) == [3, 4, 5, 6, 7]

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from device.rig import DEADLINE_S, Recorder, blocks_in_a_row, make_copy
-from kvstow.server.core.spans import Spans
 from kvstow.server.device.base import Copy, DeviceError, Direction
-from kvstow.server.device.streams import Streams
+from kvstow.server.device.streams import CopyPiece, Streams
 
 BLOCK_BYTES = 8
 PIECE_BYTES = 2 * BLOCK_BYTES
@@ -25,8 +24,11 @@ class Steps:
         self.failed_spans: Sequence[tuple[int, str]] = ()
         self.error: Exception | None = None
 
-    def copy_piece(self, copy: Copy, piece: Spans) -> Sequence[tuple[int, str]]:
-        self._reached.put(copy.transfer)
+    def prepare(self, copy: Copy) -> CopyPiece:
+        return lambda piece: self._make(copy.transfer)
+
+    def _make(self, transfer: int) -> Sequence[tuple[int, str]]:
+        self._reached.put(transfer)
         assert self._allowed.acquire(timeout=DEADLINE_S)
         if self.error is not None:
             raise self.error
@@ -56,7 +58,7 @@ def steps() -> Steps:
 
 @pytest.fixture
 def streams(steps: Steps) -> Iterator[Streams]:
-    streams = Streams(steps.copy_piece, 1, PIECE_BYTES)
+    streams = Streams(steps.prepare, 1, PIECE_BYTES)
     yield streams
     steps.allow(1000)
     streams.close()
@@ -153,6 +155,17 @@ def test_an_exception_fails_the_blocks_of_its_piece_only(
     assert end.copied_bytes == 2 * PIECE_BYTES
 
 
+def test_a_copy_that_cannot_be_prepared_fails_whole() -> None:
+    def prepare(copy: Copy) -> CopyPiece:
+        raise DeviceError("closed")
+
+    streams = Streams(prepare, 2, PIECE_BYTES)
+    end = submit(streams, Direction.LOAD, 1, piece_count=3).wait_end()
+    streams.close()
+
+    assert end.failures == [(block, "DeviceError: closed") for block in range(6)]
+
+
 def test_a_failed_span_fails_its_blocks(streams: Streams, steps: Steps) -> None:
     steps.failed_spans = [(0, "gone")]
     load = submit(streams, Direction.LOAD, 1, piece_count=1)
@@ -163,7 +176,7 @@ def test_a_failed_span_fails_its_blocks(streams: Streams, steps: Steps) -> None:
 
 
 def test_two_threads_work_on_one_copy_and_end_it_once(steps: Steps) -> None:
-    streams = Streams(steps.copy_piece, 2, PIECE_BYTES)
+    streams = Streams(steps.prepare, 2, PIECE_BYTES)
     load = submit(streams, Direction.LOAD, 1, piece_count=3)
     assert [steps.reached(), steps.reached()] == [1, 1]
     assert load.ends == []
@@ -175,7 +188,7 @@ def test_two_threads_work_on_one_copy_and_end_it_once(steps: Steps) -> None:
 
 
 def test_what_is_not_copied_at_close_ends_as_failed(steps: Steps) -> None:
-    streams = Streams(steps.copy_piece, 1, PIECE_BYTES)
+    streams = Streams(steps.prepare, 1, PIECE_BYTES)
     running = submit(streams, Direction.STORE, 1, piece_count=3)
     assert steps.reached() == 1
     queued = submit(streams, Direction.STORE, 2, piece_count=1)

@@ -6,7 +6,7 @@ part, order and pieces are `streams`', the innermost loop is `kernel`'s.
 No fence is needed on a CPU: what an engine wrote before its call is seen by the copy, and what a copy wrote is seen
 by whoever hears of its end.
 
-A region is unmapped when it was closed and the last piece that touches it has let go of it, so that a mistake in the
+A region is unmapped when it was closed and the last copy that touches it has ended, so that a mistake in the
 order of closing cannot become an access to memory that is not there.
 """
 
@@ -20,9 +20,9 @@ from kvstow.server.core.spans import Spans
 
 from .base import Copy, DeviceError, Direction, Region, SharedMemoryHandle
 from .files import map_file
-from .kernel import CopyKernel, Memory, load_kernel
+from .kernel import CopyKernel, Memory, Regions, load_kernel
 from .pool import HostPool
-from .streams import Streams
+from .streams import CopyPiece, Streams
 
 PIECE_BYTES = 4 << 20
 """Small enough that a load waits less than a millisecond for the piece before it, large enough that the work per
@@ -44,7 +44,7 @@ class HostDevice:
     Args:
         pool: the host pool; it must outlive the device.
         copy_threads: worker threads.
-        piece_bytes: largest piece.
+        piece_bytes: largest spans.
         kernel: the innermost loop; None: the best one that is installed.
 
     Raises:
@@ -62,7 +62,7 @@ class HostDevice:
         self._kernel = load_kernel() if kernel is None else kernel
         self._lock = threading.Lock()
         self._open: dict[Region, Memory] = {}
-        self._streams = Streams(self._copy_piece, copy_threads, piece_bytes)
+        self._streams = Streams(self._prepare, copy_threads, piece_bytes)
 
     @property
     def kernel_name(self) -> str:
@@ -97,27 +97,32 @@ class HostDevice:
         with self._lock:
             self._open.clear()
 
-    def _copy_piece(self, copy: Copy, piece: Spans) -> Sequence[tuple[int, str]]:
+    def _prepare(self, copy: Copy) -> CopyPiece:
+        """Look up the memory of a copy; it stays mapped until the copy has ended."""
         try:
-            regions = [self._open[region] for region in copy.regions]
+            memories = [self._open[region] for region in copy.regions]
         except KeyError:
-            raise DeviceError("a region was closed before its copy ended") from None
-        pool = self._pool.memory
-        _check_inside(piece, pool, regions)
-        faulted = self._kernel.copy(copy.direction, pool, regions, piece)
-        return [(span, GONE) for span in faulted]
+            raise DeviceError("a region was closed before its copy began") from None
+        pool, regions = self._pool.memory, Regions.of(memories)
+        _check_inside(copy.spans, pool, memories)
+
+        def copy_piece(piece: Spans) -> Sequence[tuple[int, str]]:
+            faulted = self._kernel.copy(copy.direction, pool, regions, piece)
+            return [(span, GONE) for span in faulted]
+
+        return copy_piece
 
 
-def _check_inside(piece: Spans, pool: Memory, regions: Sequence[Memory]) -> None:
+def _check_inside(spans: Spans, pool: Memory, memories: Sequence[Memory]) -> None:
     """Refuse addresses outside the mapped memory: the spans were planned right, but a mistake here would be silent."""
-    sizes = np.array([region.view.size for region in regions], dtype=np.int64)
+    sizes = np.array([memory.view.size for memory in memories], dtype=np.int64)
     inside = (
-        piece.region.min() >= 0
-        and piece.region.max() < len(sizes)
-        and piece.region_offset.min() >= 0
-        and piece.pool_offset.min() >= 0
-        and (piece.pool_offset + piece.length).max() <= pool.view.size
-        and (sizes[piece.region] - piece.region_offset >= piece.length).all()
+        spans.region.min() >= 0
+        and spans.region.max() < len(sizes)
+        and spans.region_offset.min() >= 0
+        and spans.pool_offset.min() >= 0
+        and (spans.pool_offset + spans.length).max() <= pool.view.size
+        and (sizes[spans.region] - spans.region_offset >= spans.length).all()
     )
     if not inside:
         raise DeviceError("a span lies outside its region or the host pool")

@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from kvstow.server.core.spans import Spans
+from kvstow.server.core.spans import Offsets, Spans
 
 from .base import DeviceError, Direction
 
@@ -48,6 +48,25 @@ class Memory:
         return cls(view, int(view.ctypes.data))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Regions:
+    """The regions of one copy, as `spans.region` numbers them.
+
+    Args:
+        views: their bytes; they stay mapped while these live.
+        starts: their addresses.
+    """
+
+    views: Sequence[npt.NDArray[np.uint8]]
+    starts: Offsets
+
+    @classmethod
+    def of(cls, memories: Sequence[Memory]) -> "Regions":
+        """Number some mapped memory."""
+        starts = np.array([memory.address for memory in memories], dtype=np.int64)
+        return cls([memory.view for memory in memories], starts)
+
+
 class CopyKernel(Protocol):
     """Copies the spans of one piece."""
 
@@ -57,7 +76,7 @@ class CopyKernel(Protocol):
         ...
 
     def copy(
-        self, direction: Direction, pool: Memory, regions: Sequence[Memory], spans: Spans
+        self, direction: Direction, pool: Memory, regions: Regions, spans: Spans
     ) -> Sequence[int]:
         """Copy spans, and return the indices of those whose memory was gone when it was touched.
 
@@ -84,11 +103,10 @@ class NativeKernel:
         self._stream_from_bytes = stream_from_bytes
 
     def copy(
-        self, direction: Direction, pool: Memory, regions: Sequence[Memory], spans: Spans
+        self, direction: Direction, pool: Memory, regions: Regions, spans: Spans
     ) -> Sequence[int]:
         """See `CopyKernel.copy`."""
-        starts = np.array([region.address for region in regions], dtype=np.int64)
-        engine = starts[spans.region] + spans.region_offset
+        engine = regions.starts[spans.region] + spans.region_offset
         host = pool.address + spans.pool_offset
         length = np.ascontiguousarray(spans.length)
         target, source = (host, engine) if direction is Direction.STORE else (engine, host)
@@ -115,12 +133,12 @@ class NumpyKernel:
     name = "numpy"
 
     def copy(
-        self, direction: Direction, pool: Memory, regions: Sequence[Memory], spans: Spans
+        self, direction: Direction, pool: Memory, regions: Regions, spans: Spans
     ) -> Sequence[int]:
         """See `CopyKernel.copy`; here the process dies when memory is gone, so nothing is ever returned."""
         columns = (spans.region, spans.region_offset, spans.pool_offset, spans.length)
         for region, start, slot, length in zip(*(c.tolist() for c in columns), strict=True):
-            engine = regions[region].view[start : start + length]
+            engine = regions.views[region][start : start + length]
             host = pool.view[slot : slot + length]
             if direction is Direction.STORE:
                 host[:] = engine

@@ -6,7 +6,7 @@ and for one piece of each other load, however large the copies before it are. Se
 copy at once. An abandoned copy stops at its next piece.
 
 Decided here: order, pieces, and that every copy that started ends once. Not decided here: how a piece is copied.
-The lock here guards the queue and the accounts of the copies; neither an owner nor `copy_piece` is called under it.
+The lock here guards the queue and the accounts of the copies; no owner is called and nothing is copied under it.
 """
 
 import threading
@@ -20,10 +20,16 @@ from kvstow.server.core.spans import Spans, cut
 
 from .base import Copy, Direction
 
-CopyPiece: TypeAlias = Callable[[Copy, Spans], Sequence[tuple[int, str]]]
+CopyPiece: TypeAlias = Callable[[Spans], Sequence[tuple[int, str]]]
 """Copies some spans of a copy and returns when that is done: the index of each span that failed, and why.
 
-An exception means that none of the piece may be relied on.
+An exception means that none of the piece may be relied on. Several threads call it at once.
+"""
+
+Prepare: TypeAlias = Callable[[Copy], CopyPiece]
+"""Does what is needed once per copy, before its first piece; an exception fails the piece that asked for it.
+
+When several threads come to a copy together, it may be called for each.
 """
 
 
@@ -35,6 +41,7 @@ class _Progress:
 
     Args:
         copy: the copy.
+        copy_piece: makes its pieces; None until the first one.
         pieces: the pieces not yet looked at.
         next_piece: the piece to copy next; None when all have been handed out or given up.
         started_at: when the owner let it start.
@@ -45,6 +52,7 @@ class _Progress:
 
     copy: Copy
     pieces: Iterator[Spans]
+    copy_piece: CopyPiece | None = None
     next_piece: Spans | None = None
     started_at: float | None = None
     working_count: int = 0
@@ -68,13 +76,13 @@ class Streams:
     """Worker threads and the copies they have to make.
 
     Args:
-        copy_piece: makes one piece of a copy; called by several threads at once.
+        prepare: says how the pieces of a copy are made.
         thread_count: worker threads.
         piece_bytes: largest piece.
     """
 
-    def __init__(self, copy_piece: CopyPiece, thread_count: int, piece_bytes: int) -> None:
-        self._copy_piece = copy_piece
+    def __init__(self, prepare: Prepare, thread_count: int, piece_bytes: int) -> None:
+        self._prepare = prepare
         self._piece_bytes = piece_bytes
         self._changed = threading.Condition()
         self._closing = False
@@ -116,9 +124,18 @@ class Streams:
 
     def _work(self) -> None:
         """Make pieces until there is nothing left to do and nothing will come."""
-        while (progress := self._take()) is not None:
-            if progress.started_at is not None or self._start(progress):
-                self._settle(progress, *self._make(progress.copy, self._hand_out(progress)))
+        while self._step():
+            pass  # a waiting thread refers to no copy, so that the memory of the last one can be unmapped
+
+    def _step(self) -> bool:
+        """Start a copy if need be and make one piece of it."""
+        progress = self._take()
+        if progress is None:
+            return False
+        if progress.started_at is not None or self._start(progress):
+            piece = self._hand_out(progress)
+            self._settle(progress, piece, self._make(progress, piece))
+        return True
 
     def _take(self) -> _Progress | None:
         """Wait for the copy whose turn it is and take it from its queue; None when closing and all are done."""
@@ -156,17 +173,17 @@ class Streams:
                 self._changed.notify()
         return piece
 
-    def _make(
-        self, copy: Copy, piece: Spans | None
-    ) -> tuple[Spans | None, Sequence[tuple[int, str]]]:
+    def _make(self, progress: _Progress, piece: Spans | None) -> Sequence[tuple[int, str]]:
         """Copy one piece; say which of its spans failed."""
         if piece is None:
-            return None, ()
+            return ()
         try:
-            return piece, self._copy_piece(copy, piece)
+            if progress.copy_piece is None:
+                progress.copy_piece = self._prepare(progress.copy)
+            return progress.copy_piece(piece)
         except Exception as error:  # noqa: BLE001 - this thread makes the copies of others too
             reason = f"{type(error).__name__}: {error}"
-            return piece, [(span, reason) for span in range(len(piece))]
+            return [(span, reason) for span in range(len(piece))]
 
     def _settle(
         self, progress: _Progress, piece: Spans | None, failed: Sequence[tuple[int, str]]
