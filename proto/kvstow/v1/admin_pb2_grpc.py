@@ -29,7 +29,10 @@ class AdminServiceStub(object):
     """What an administrator asks of the daemon: looking, resetting, dropping. No session is needed.
 
     Whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off unless asked
-    for. Listings are taken from one consistent snapshot. The conventions of CacheService hold.
+    for. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
+    of CacheService hold. Not listed with each call:
+    INVALID_ARGUMENT / INVALID_REQUEST (ResetSpace, ResetAll): `wait_s` is not a span of time.
+    UNAVAILABLE / NOT_READY (ResetSpace, ResetAll, DropSpace): the host pool is still being prepared.
     """
 
     def __init__(self, channel):
@@ -89,7 +92,10 @@ class AdminServiceServicer(object):
     """What an administrator asks of the daemon: looking, resetting, dropping. No session is needed.
 
     Whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off unless asked
-    for. Listings are taken from one consistent snapshot. The conventions of CacheService hold.
+    for. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
+    of CacheService hold. Not listed with each call:
+    INVALID_ARGUMENT / INVALID_REQUEST (ResetSpace, ResetAll): `wait_s` is not a span of time.
+    UNAVAILABLE / NOT_READY (ResetSpace, ResetAll, DropSpace): the host pool is still being prepared.
     """
 
     def ListSpaces(self, request, context):
@@ -238,7 +244,10 @@ class AdminService(object):
     """What an administrator asks of the daemon: looking, resetting, dropping. No session is needed.
 
     Whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off unless asked
-    for. Listings are taken from one consistent snapshot. The conventions of CacheService hold.
+    for. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
+    of CacheService hold. Not listed with each call:
+    INVALID_ARGUMENT / INVALID_REQUEST (ResetSpace, ResetAll): `wait_s` is not a span of time.
+    UNAVAILABLE / NOT_READY (ResetSpace, ResetAll, DropSpace): the host pool is still being prepared.
     """
 
     @staticmethod

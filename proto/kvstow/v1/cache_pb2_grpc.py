@@ -49,8 +49,8 @@ class CacheServiceStub(object):
     INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range; do not retry.
     NOT_FOUND / NO_SUCH_SESSION (calls that name a session): it ended, or it is another daemon process's; open a
     session, attach the memory again, forget what was believed stored.
-    UNAVAILABLE / NOT_READY (all but GetServerInfo): the host pool is still being prepared; wait for the health
-    service.
+    UNAVAILABLE / NOT_READY (OpenSession; calls that name a session, if not NO_SUCH_SESSION): the host pool is still
+    being prepared, and there is no session yet; wait for the health service.
     UNAVAILABLE / DRAINING (OpenSession, AttachMemory, Lookup, Store, Load): the daemon is shutting down; treat
     lookups as misses.
     INTERNAL / INTERNAL: a bug of the daemon, named by `correlation_id` in its log; the outcome is unknown.
@@ -155,8 +155,8 @@ class CacheServiceServicer(object):
     INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range; do not retry.
     NOT_FOUND / NO_SUCH_SESSION (calls that name a session): it ended, or it is another daemon process's; open a
     session, attach the memory again, forget what was believed stored.
-    UNAVAILABLE / NOT_READY (all but GetServerInfo): the host pool is still being prepared; wait for the health
-    service.
+    UNAVAILABLE / NOT_READY (OpenSession; calls that name a session, if not NO_SUCH_SESSION): the host pool is still
+    being prepared, and there is no session yet; wait for the health service.
     UNAVAILABLE / DRAINING (OpenSession, AttachMemory, Lookup, Store, Load): the daemon is shutting down; treat
     lookups as misses.
     INTERNAL / INTERNAL: a bug of the daemon, named by `correlation_id` in its log; the outcome is unknown.
@@ -494,8 +494,8 @@ class CacheService(object):
     INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range; do not retry.
     NOT_FOUND / NO_SUCH_SESSION (calls that name a session): it ended, or it is another daemon process's; open a
     session, attach the memory again, forget what was believed stored.
-    UNAVAILABLE / NOT_READY (all but GetServerInfo): the host pool is still being prepared; wait for the health
-    service.
+    UNAVAILABLE / NOT_READY (OpenSession; calls that name a session, if not NO_SUCH_SESSION): the host pool is still
+    being prepared, and there is no session yet; wait for the health service.
     UNAVAILABLE / DRAINING (OpenSession, AttachMemory, Lookup, Store, Load): the daemon is shutting down; treat
     lookups as misses.
     INTERNAL / INTERNAL: a bug of the daemon, named by `correlation_id` in its log; the outcome is unknown.

@@ -8,10 +8,10 @@ import grpc
 from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, TableView, TransferView
 from kvstow.server.core.spaces import SpaceCounters
 from kvstow.server.core.types import ResetResult, SpaceId
+from kvstow.server.daemon import Daemon
 from kvstow.v1 import admin_pb2, admin_pb2_grpc
 
 from . import convert
-from .backend import Backend
 from .replies import KINDS, STATES, identity
 from .servicer import Waits
 
@@ -23,24 +23,24 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     """See kvstow/v1/admin.proto for what each method promises.
 
     Args:
-        backend: the daemon.
+        daemon: the daemon.
         waits: shared by all services of the server.
     """
 
-    def __init__(self, backend: Backend, waits: Waits) -> None:
-        self._backend = backend
+    def __init__(self, daemon: Daemon, waits: Waits) -> None:
+        self._daemon = daemon
         self._waits = waits
 
     def ListSpaces(
         self, request: admin_pb2.ListSpacesRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ListSpacesResponse:
-        spaces = sorted(self._backend.snapshot().spaces, key=lambda space: space.id)
+        spaces = sorted(self._daemon.snapshot().spaces, key=lambda space: space.id)
         return admin_pb2.ListSpacesResponse(spaces=[_space(space) for space in spaces])
 
     def ListSessions(
         self, request: admin_pb2.ListSessionsRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ListSessionsResponse:
-        snapshot = self._backend.snapshot()
+        snapshot = self._daemon.snapshot()
         world_sizes = {space.id: space.identity.layout.world_size for space in snapshot.spaces}
         sessions = sorted(snapshot.sessions, key=lambda session: session.id)
         return admin_pb2.ListSessionsResponse(
@@ -50,7 +50,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     def ListTransfers(
         self, request: admin_pb2.ListTransfersRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ListTransfersResponse:
-        transfers = sorted(self._backend.snapshot().transfers, key=lambda found: -found.age_s)
+        transfers = sorted(self._daemon.snapshot().transfers, key=lambda found: -found.age_s)
         return admin_pb2.ListTransfersResponse(
             transfers=[_transfer(found) for found in transfers[: request.limit or DEFAULT_LIMIT]],
             total_count=len(transfers),
@@ -59,7 +59,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     def ListLeases(
         self, request: admin_pb2.ListLeasesRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ListLeasesResponse:
-        leases = sorted(self._backend.snapshot().leases, key=lambda lease: lease.remaining_s)
+        leases = sorted(self._daemon.snapshot().leases, key=lambda lease: lease.remaining_s)
         return admin_pb2.ListLeasesResponse(
             leases=[_lease(lease) for lease in leases[: request.limit or DEFAULT_LIMIT]],
             total_count=len(leases),
@@ -68,7 +68,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     def GetStats(
         self, request: admin_pb2.GetStatsRequest, context: grpc.ServicerContext
     ) -> admin_pb2.GetStatsResponse:
-        snapshot = self._backend.snapshot()
+        snapshot = self._daemon.snapshot()
         tables = sorted(snapshot.tables, key=lambda table: table.slot_bytes)
         return admin_pb2.GetStatsResponse(
             pool_bytes=snapshot.extents * snapshot.extent_bytes,
@@ -82,14 +82,14 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     ) -> admin_pb2.ResetSpaceResponse:
         space = SpaceId(request.space_id)
         with self._waits.budget(convert.seconds(request.wait_s, "wait_s")) as wait_s:
-            result = self._backend.reset_space(space, wait_s)
+            result = self._daemon.reset_space(space, wait_s)
         return admin_pb2.ResetSpaceResponse(result=_reset(space, result))
 
     def ResetAll(
         self, request: admin_pb2.ResetAllRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ResetAllResponse:
         with self._waits.budget(convert.seconds(request.wait_s, "wait_s")) as wait_s:
-            results = self._backend.reset_all(wait_s)
+            results = self._daemon.reset_all(wait_s)
         return admin_pb2.ResetAllResponse(
             results=[_reset(space, result) for space, result in sorted(results.items())]
         )
@@ -97,13 +97,13 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     def DropSpace(
         self, request: admin_pb2.DropSpaceRequest, context: grpc.ServicerContext
     ) -> admin_pb2.DropSpaceResponse:
-        dropped = self._backend.drop_space(SpaceId(request.space_id))
+        dropped = self._daemon.drop_space(SpaceId(request.space_id))
         return admin_pb2.DropSpaceResponse(dropped_count=dropped)
 
     def CheckLedger(
         self, request: admin_pb2.CheckLedgerRequest, context: grpc.ServicerContext
     ) -> admin_pb2.CheckLedgerResponse:
-        self._backend.check()
+        self._daemon.check()
         return admin_pb2.CheckLedgerResponse(ok=True)
 
 

@@ -1,6 +1,6 @@
 """What every call has in common: the boot id on both sides, refusals as statuses, measurement.
 
-A client that names a daemon process in its call's metadata is answered by no other: after a restart
+A client that names a daemon process in its metadata is answered by no other: after a restart
 the same session id may be somebody else's.
 An exception that is no refusal is a bug: it is reported under a correlation id, which the client
 is told, and the server goes on.

@@ -14,6 +14,7 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
 
+from kvstow.server.daemon import Daemon
 from kvstow.server.device.faults import FaultyDevice
 from kvstow.v1 import (
     admin_pb2,
@@ -25,7 +26,6 @@ from kvstow.v1 import (
 )
 
 from .admin import AdminServicer
-from .backend import Backend
 from .calls import CallInterceptor, Observe, ReportBug
 from .debug import DebugServicer
 from .servicer import CacheServicer, Waits
@@ -35,7 +35,7 @@ READINESS = ""
 """Health of the whole server: SERVING while it takes work."""
 
 LIVENESS = "liveness"
-"""SERVING until the daemon has found a bug of its own, after which another process should take over."""
+"""SERVING until the daemon has found a bug of its own, after which another should take over."""
 
 DEVICE = "device"
 """SERVING while no copy runs past its deadline."""
@@ -85,7 +85,7 @@ class RpcServer:
     """Serves one daemon.
 
     Args:
-        backend: the daemon.
+        daemon: the daemon.
         options: how it is reached.
         observe: told of each call that ended.
         report_bug: told of each exception that is no refusal.
@@ -94,7 +94,7 @@ class RpcServer:
 
     def __init__(
         self,
-        backend: Backend,
+        daemon: Daemon,
         options: ServerOptions,
         *,
         observe: Observe,
@@ -104,15 +104,15 @@ class RpcServer:
         self._options = options
         self._socket = None if options.socket_path is None else SocketPath(options.socket_path)
         threads = options.max_sessions + options.worker_count
-        max_keys = backend.info().limits.max_keys_per_call
+        max_keys = daemon.info().limits.max_keys_per_call
         longest = MESSAGE_BYTES + MESSAGE_BYTES_PER_KEY * max_keys
         self._server = grpc.server(
             ThreadPoolExecutor(threads, thread_name_prefix="rpc"),
-            interceptors=[CallInterceptor(backend.boot_id, observe, report_bug)],
+            interceptors=[CallInterceptor(daemon.boot_id, observe, report_bug)],
             options=(*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", longest)),
         )
         self._health = health.HealthServicer()
-        self._add_services(backend, faults)
+        self._add_services(daemon, faults)
 
     def start(self) -> int:
         """Listen and answer; health says that the process lives and is not ready.
@@ -158,12 +158,12 @@ class RpcServer:
         if self._socket is not None:
             self._socket.release()
 
-    def _add_services(self, backend: Backend, faults: FaultyDevice | None) -> None:
+    def _add_services(self, daemon: Daemon, faults: FaultyDevice | None) -> None:
         waits = Waits(self._options.worker_count // 2)
         names = [_CACHE, _ADMIN, health.SERVICE_NAME, reflection.SERVICE_NAME]
-        cache = CacheServicer(backend, waits)
+        cache = CacheServicer(daemon, waits)
         cache_pb2_grpc.add_CacheServiceServicer_to_server(cache, self._server)
-        admin = AdminServicer(backend, waits)
+        admin = AdminServicer(daemon, waits)
         admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, self._server)
         if faults is not None:
             debug_pb2_grpc.add_DebugServiceServicer_to_server(DebugServicer(faults), self._server)

@@ -14,10 +14,11 @@ from kvstow.server.core import events
 from kvstow.server.core.errors import NoSuchSession, ShuttingDown
 from kvstow.server.core.requests import StreamEnd
 from kvstow.server.core.types import LeaseId, SessionId, TransferId
+from kvstow.server.daemon import Daemon
+from kvstow.server.daemon.watch import Watcher
 from kvstow.v1 import cache_pb2, cache_pb2_grpc
 
 from . import convert, replies
-from .backend import Backend, EventStream
 from .status import StreamReplaced
 
 MAX_WAIT_S = 60.0
@@ -56,47 +57,47 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
     """See kvstow/v1/cache.proto for what each method promises.
 
     Args:
-        backend: the daemon.
+        daemon: the daemon.
         waits: shared by all services of the server.
     """
 
-    def __init__(self, backend: Backend, waits: Waits) -> None:
-        self._backend = backend
+    def __init__(self, daemon: Daemon, waits: Waits) -> None:
+        self._daemon = daemon
         self._waits = waits
-        self._limits = backend.info().limits
+        self._limits = daemon.info().limits
 
     def GetServerInfo(
         self, request: cache_pb2.GetServerInfoRequest, context: grpc.ServicerContext
     ) -> cache_pb2.GetServerInfoResponse:
-        return replies.server_info(self._backend.info())
+        return replies.server_info(self._daemon.info())
 
     def OpenSession(
         self, request: cache_pb2.OpenSessionRequest, context: grpc.ServicerContext
     ) -> cache_pb2.OpenSessionResponse:
         identity = convert.identity(request.identity)
         name = convert.text(request.name, "name")
-        opened = self._backend.open_session(identity, name, convert.process(request))
-        return replies.opened_session(opened, self._backend.boot_id)
+        opened = self._daemon.open_session(identity, name, convert.process(request))
+        return replies.opened_session(opened, self._daemon.boot_id)
 
     def CloseSession(
         self, request: cache_pb2.CloseSessionRequest, context: grpc.ServicerContext
     ) -> cache_pb2.CloseSessionResponse:
-        self._backend.close_session(SessionId(request.session_id))
+        self._daemon.close_session(SessionId(request.session_id))
         return cache_pb2.CloseSessionResponse()
 
     def AttachMemory(
         self, request: cache_pb2.AttachMemoryRequest, context: grpc.ServicerContext
     ) -> cache_pb2.AttachMemoryResponse:
         session = SessionId(request.session_id)
-        memory = convert.rank_memory(request, self._backend.identity(session).layout)
-        self._backend.attach(session, request.rank, memory, convert.process(request))
+        memory = convert.rank_memory(request, self._daemon.identity(session).layout)
+        self._daemon.attach(session, request.rank, memory, convert.process(request))
         return cache_pb2.AttachMemoryResponse()
 
     def DetachMemory(
         self, request: cache_pb2.DetachMemoryRequest, context: grpc.ServicerContext
     ) -> cache_pb2.DetachMemoryResponse:
         with self._waits.budget(convert.seconds(request.wait_s, "wait_s")) as wait_s:
-            drained = self._backend.detach(SessionId(request.session_id), request.rank, wait_s)
+            drained = self._daemon.detach(SessionId(request.session_id), request.rank, wait_s)
         return cache_pb2.DetachMemoryResponse(drained=drained)
 
     def Lookup(
@@ -106,7 +107,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         ttl_s = convert.capped_seconds(
             request.lease_ttl_s, "lease_ttl_s", self._limits.max_lease_ttl_s
         )
-        result = self._backend.lookup(
+        result = self._daemon.lookup(
             session,
             request.generation,
             convert.group_keys(request.groups, self._key_bytes(session)),
@@ -122,7 +123,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         self, request: cache_pb2.StoreRequest, context: grpc.ServicerContext
     ) -> cache_pb2.StoreResponse:
         session = SessionId(request.session_id)
-        plan = self._backend.store(
+        plan = self._daemon.store(
             session,
             request.generation,
             TransferId(request.transfer_id),
@@ -135,7 +136,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         self, request: cache_pb2.LoadRequest, context: grpc.ServicerContext
     ) -> cache_pb2.LoadResponse:
         session = SessionId(request.session_id)
-        self._backend.load(
+        self._daemon.load(
             session,
             request.generation,
             TransferId(request.transfer_id),
@@ -149,47 +150,47 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         self, request: cache_pb2.ReleaseRequest, context: grpc.ServicerContext
     ) -> cache_pb2.ReleaseResponse:
         leases = [LeaseId(number) for number in request.lease_ids]
-        count = self._backend.release(SessionId(request.session_id), leases)
+        count = self._daemon.release(SessionId(request.session_id), leases)
         return cache_pb2.ReleaseResponse(released_count=count)
 
     def Cancel(
         self, request: cache_pb2.CancelRequest, context: grpc.ServicerContext
     ) -> cache_pb2.CancelResponse:
         transfers = [TransferId(number) for number in request.transfer_ids]
-        ended, abandoned = self._backend.cancel(SessionId(request.session_id), transfers)
+        ended, abandoned = self._daemon.cancel(SessionId(request.session_id), transfers)
         return cache_pb2.CancelResponse(ended_count=ended, abandoned_count=abandoned)
 
     def Reset(
         self, request: cache_pb2.ResetRequest, context: grpc.ServicerContext
     ) -> cache_pb2.ResetResponse:
         with self._waits.budget(convert.seconds(request.wait_s, "wait_s")) as wait_s:
-            result = self._backend.reset(SessionId(request.session_id), wait_s)
+            result = self._daemon.reset(SessionId(request.session_id), wait_s)
         return replies.reset(result)
 
     def Watch(
         self, request: cache_pb2.WatchRequest, context: grpc.ServicerContext
     ) -> Iterator[cache_pb2.WatchResponse]:
         session = SessionId(request.session_id)
-        stream = self._backend.watch(session, request.after)
+        stream = self._daemon.watch(session, request.after)
         if not context.add_callback(stream.close):
             stream.close()
-        yield cache_pb2.WatchResponse(boot_id=self._backend.boot_id)
+        yield cache_pb2.WatchResponse(boot_id=self._daemon.boot_id)
         yield from self._messages(stream)
         _refuse_end(stream, session)
 
     def Acknowledge(
         self, request: cache_pb2.AcknowledgeRequest, context: grpc.ServicerContext
     ) -> cache_pb2.AcknowledgeResponse:
-        self._backend.acknowledge(SessionId(request.session_id), request.sequence)
+        self._daemon.acknowledge(SessionId(request.session_id), request.sequence)
         return cache_pb2.AcknowledgeResponse()
 
     def _key_bytes(self, session: SessionId) -> int:
-        return self._backend.identity(session).key_scheme.key_bytes
+        return self._daemon.identity(session).key_scheme.key_bytes
 
     def _deadline_s(self, wanted_s: float) -> float:
         return convert.capped_seconds(wanted_s, "deadline_s", self._limits.max_deadline_s)
 
-    def _messages(self, stream: EventStream) -> Iterator[cache_pb2.WatchResponse]:
+    def _messages(self, stream: Watcher) -> Iterator[cache_pb2.WatchResponse]:
         while (batch := stream.next(_IDLE_S)) is not None:
             for start in range(0, len(batch), MAX_MESSAGE_EVENTS):
                 yield from self._pack(batch[start : start + MAX_MESSAGE_EVENTS])
@@ -198,15 +199,15 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         self, batch: Sequence[tuple[int, events.Event]]
     ) -> Iterator[cache_pb2.WatchResponse]:
         converted = [replies.event(sequence, happened) for sequence, happened in batch]
-        together = cache_pb2.WatchResponse(boot_id=self._backend.boot_id, events=converted)
+        together = cache_pb2.WatchResponse(boot_id=self._daemon.boot_id, events=converted)
         if together.ByteSize() <= MAX_STREAM_MESSAGE_BYTES:
             yield together
             return
         for one in converted:
-            yield cache_pb2.WatchResponse(boot_id=self._backend.boot_id, events=[one])
+            yield cache_pb2.WatchResponse(boot_id=self._daemon.boot_id, events=[one])
 
 
-def _refuse_end(stream: EventStream, session: SessionId) -> None:
+def _refuse_end(stream: Watcher, session: SessionId) -> None:
     """Say why a stream has ended, unless the session was closed."""
     match stream.end:
         case StreamEnd.REPLACED:
