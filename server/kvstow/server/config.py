@@ -169,8 +169,8 @@ class Config(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """The command line, which the library adds, goes before the environment, the environment before the file."""
-        path = init_settings().get("config")
-        return env_settings, TomlConfigSettingsSource(settings_cls, toml_file=path)
+        file = TomlConfigSettingsSource(settings_cls, toml_file=init_settings().get("config"))
+        return init_settings, env_settings, file
 
 
 def load(arguments: Sequence[str]) -> Config:

@@ -62,6 +62,7 @@ class Guard:
         self._wake_timer = wake_timer
         self._lock = threading.Lock()
         self._progress = threading.Condition(self._lock)
+        self._no_waiting = False
         self._entered = 0.0
         self._use = LockUse(0, 0.0, 0.0)
         self.armed_until = NEVER
@@ -104,6 +105,16 @@ class Guard:
         self._progress.notify_all()
 
     def wait_until(self, reached: Callable[[Ledger], bool], timeout_s: float) -> bool:
-        """Wait without the lock until `reached`, asked under it at each progress, says True; False if it never did."""
+        """Wait without the lock until `reached`, asked under it at each progress, says True.
+
+        Returns:
+            What it said last: False if `timeout_s` seconds, or `stop_waiting`, came first.
+        """
         with self._progress:
-            return self._progress.wait_for(lambda: reached(self._ledger), timeout_s)
+            self._progress.wait_for(lambda: self._no_waiting or reached(self._ledger), timeout_s)
+            return reached(self._ledger)
+
+    def stop_waiting(self) -> None:
+        """From now on nobody waits, and who does is woken; call it under the lock."""
+        self._no_waiting = True
+        self._progress.notify_all()

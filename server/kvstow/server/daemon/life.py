@@ -79,6 +79,10 @@ class Life:
         with self._guard:
             self._state = ServerState.READY
 
+    def look_again(self) -> None:
+        """Do now what has fallen due, for clocks that jump; returns at once."""
+        self._parts.timer.wake()
+
     def drain(self, grace_s: float) -> bool:
         """Take no new work, give transfers `grace_s` to end, then end all streams; whether all transfers have ended."""
         with self._guard as ledger:
@@ -87,15 +91,20 @@ class Life:
         drained = self._guard.wait_until(lambda _: not self._flights, grace_s)
         with self._guard:
             self._sessions.end_readers()
+            self._guard.stop_waiting()
         return drained
 
     def close(self) -> None:
-        """End all sessions and threads and close the device; copies that still run end as failed."""
+        """End all sessions and threads and close the device; copies that still run end as failed.
+
+        May be repeated.
+        """
         with self._guard as ledger:
             self._state = ServerState.DRAINING
             for session in self._sessions.all():
                 ledger.end_session(session, SessionEnd.SHUTDOWN, now=self._clock())
                 self._sessions.leave(session, StreamEnd.SHUTDOWN)
+            self._guard.stop_waiting()
         self._parts.stop()
         self._device.close()
 

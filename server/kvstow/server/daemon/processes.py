@@ -67,7 +67,9 @@ class Processes:
         self._order(session, None)
 
     def stop(self) -> None:
-        """End the thread and close all descriptors; returns when that is done."""
+        """End the thread and close all descriptors; returns when that is done. May be repeated."""
+        if self._stopping:
+            return
         self._stopping = True
         os.eventfd_write(self._signal, 1)
         if self._thread.ident is not None:

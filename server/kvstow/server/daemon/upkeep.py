@@ -91,7 +91,9 @@ def _log_expired(expired: Expired) -> None:
             transfer=transfer,
         )
     for session in expired.sessions:
-        _log.info("session ended: its stream was away longer than the grace time", session=session)
+        _log.info(
+            "session ended: its stream was away too long, or never acknowledged", session=session
+        )
     if expired.leases:
         _log.info(
             "leases expired: their engines neither loaded nor released", count=len(expired.leases)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from kvstow.server.core.errors import NoSuchSession
 from kvstow.server.core.events import Event
 from kvstow.server.core.requests import StreamEnd
 from kvstow.server.core.types import SessionId
@@ -76,7 +77,10 @@ class Watcher:
         with self._guard as ledger:
             if self.end not in (None, StreamEnd.SHUTDOWN):
                 return None
-            batch = ledger.events(self.session, self._after, BATCH)
+            try:
+                batch = ledger.events(self.session, self._after, BATCH)
+            except NoSuchSession:  # the daemon is being closed
+                return None
         if batch:
             self._after = batch[-1][0]
         return None if self.end is not None and not batch else batch

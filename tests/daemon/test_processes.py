@@ -1,0 +1,86 @@
+"""The death of an engine's process ends its session at once; other processes are left alone."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kvstow.server.core.requests import Process, StreamEnd
+from kvstow.server.core.types import SessionEnd
+from support.daemons import Rig
+from support.engine import Engine, keys
+from support.waiting import wait_for
+
+
+@pytest.fixture
+def child() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that lives until it is killed."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def named(child: subprocess.Popen[bytes]) -> Process:
+    fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return Process(child.pid, os.stat("/proc/self/ns/pid").st_ino, int(fields[19]))
+
+
+def test_a_death_ends_the_session_and_frees_what_it_held(
+    rig: Rig, child: subprocess.Popen[bytes]
+) -> None:
+    engine = Engine(rig.daemon, rig.directory, process=named(child))
+    let_go = rig.hold(count=1)
+    held = engine.begin_store(keys(1, 2), [0, 1])
+    rig.wait_held(1)
+    child.kill()
+    wait_for(lambda: not rig.daemon.snapshot().sessions, "the end of the session")
+    rig.daemon.check()
+    assert engine.stream.next(0) is None
+    assert engine.stream.end is StreamEnd.LOST
+    assert rig.daemon.snapshot().counters.session_ends[SessionEnd.PROCESS_DIED.value] == 1
+    assert [transfer.abandoned for transfer in rig.daemon.snapshot().transfers] == [True]
+    let_go()
+    rig.landed(held.transfer)
+
+
+def test_the_death_of_one_ranks_process_ends_the_session(
+    rig: Rig, child: subprocess.Popen[bytes]
+) -> None:
+    engine = Engine(rig.daemon, rig.directory, attach=False)
+    rig.daemon.attach(engine.session, 0, engine.ranks[0].memory, named(child))
+    child.kill()
+    wait_for(lambda: not rig.daemon.snapshot().sessions, "the end of the session")
+
+
+@pytest.mark.parametrize("field", ["pid_namespace", "start_time_ticks"])
+def test_a_process_that_may_be_another_one_is_not_watched(
+    rig: Rig, child: subprocess.Popen[bytes], field: str
+) -> None:
+    stranger = replace(named(child), **{field: 1})
+    engine = Engine(rig.daemon, rig.directory, process=stranger)
+    watched = Engine(rig.daemon, rig.directory, process=named(child))
+    child.kill()
+    wait_for(lambda: watched.stream.end is StreamEnd.LOST, "the end of the watched session")
+    assert engine.stream.end is None
+    engine.store(keys(1), [0])
+
+
+def test_no_descriptor_is_left_after_many_sessions(
+    rig: Rig, child: subprocess.Popen[bytes]
+) -> None:
+    def descriptors() -> int:
+        return sum(
+            os.readlink(link) == "anon_inode:[pidfd]"
+            for link in Path("/proc/self/fd").iterdir()
+            if link.is_symlink() and os.path.lexists(link)
+        )
+
+    before = descriptors()
+    for _ in range(20):
+        Engine(rig.daemon, rig.directory, process=named(child)).close()
+    wait_for(lambda: descriptors() == before, "no pidfd left")

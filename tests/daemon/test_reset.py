@@ -1,0 +1,149 @@
+"""A reset is right at once, whatever is being copied, and no memory is reused under a copy."""
+
+import pytest
+
+from kvstow.server.core.errors import StaleGeneration
+from kvstow.server.core.events import ResetDrained, SpaceReset
+from kvstow.server.core.types import TransferPlan, TransferState
+from kvstow.server.device.faults import Delay, FaultRule
+from support.daemons import Rig, running_daemon
+from support.engine import Engine, identity, keys
+from support.waiting import wait_for
+
+OLD, NEW = keys(1, 2, 3, 4), keys(5, 6, 7, 8)
+BLOCKS = [0, 1, 2, 3]
+
+
+def slots(plan: TransferPlan) -> set[int]:
+    return {slot for copies in plan.copies for slot in copies.slots}
+
+
+def drained(engine: Engine) -> list[int]:
+    return [event.generation for event in engine.events() if isinstance(event, ResetDrained)]
+
+
+def test_a_held_store_keeps_its_slots_over_a_reset_until_its_copy_has_ended() -> None:
+    with running_daemon(blocks=4) as rig:
+        engine = Engine(rig.daemon, rig.directory)
+        let_go = rig.hold(count=1)
+        held = engine.begin_store(OLD, BLOCKS)
+        rig.wait_held(1)
+
+        result = rig.daemon.reset(engine.session, 0)
+        rig.daemon.check()
+        assert (result.generation, result.abandoned_stores, result.drained) == (2, 1, False)
+        engine.generation = result.generation
+        refused = engine.begin_store(NEW, [4, 5, 6, 7])
+        assert refused.statuses == "NNNN"
+        assert not engine.reports(held.transfer)
+
+        let_go()
+        assert engine.ended(held.transfer).state is TransferState.ABANDONED
+        assert engine.hits(OLD).hit_count == 0
+        after = engine.begin_store(NEW, [4, 5, 6, 7])
+        assert slots(after) == slots(held)
+        engine.ended(after.transfer)
+        engine.load(NEW, BLOCKS)
+
+
+def test_a_held_load_keeps_its_slots_over_a_reset_and_still_reads_what_was_in_them() -> None:
+    with running_daemon(blocks=4) as rig:
+        engine = Engine(rig.daemon, rig.directory)
+        engine.store(OLD, BLOCKS)
+        let_go = rig.hold(count=1)
+        held = engine.begin_load(OLD, [4, 5, 6, 7])
+        rig.wait_held(1)
+
+        result = rig.daemon.reset(engine.session, 0)
+        rig.daemon.check()
+        assert (result.abandoned_loads, result.dropped_count) == (1, 4)
+        engine.generation = result.generation
+        assert engine.hits(OLD).hit_count == 0
+        assert engine.begin_store(NEW, BLOCKS).statuses == "NNNN"
+
+        let_go()
+        assert engine.ended(held.transfer).state is TransferState.ABANDONED
+        engine.store(NEW, BLOCKS)
+
+
+def test_what_a_store_took_before_the_reset_is_not_mixed_with_what_comes_after() -> None:
+    with running_daemon(blocks=8) as rig:
+        engine = Engine(rig.daemon, rig.directory)
+        let_go = rig.hold(count=1)
+        held = engine.begin_store(OLD, BLOCKS)
+        rig.wait_held(1)
+        engine.generation = rig.daemon.reset(engine.session, 0).generation
+        fresh = engine.begin_store(OLD, [4, 5, 6, 7])  # the same keys, in the new generation
+        assert fresh.statuses == "AAAA"
+        assert not slots(fresh) & slots(held)
+        engine.ended(fresh.transfer)
+        let_go()
+        engine.ended(held.transfer)
+        engine.load(OLD, [8, 9, 10, 11])
+
+
+def test_resets_while_one_drains_are_legal_truthful_and_drained_once_each(rig: Rig) -> None:
+    engine = Engine(rig.daemon, rig.directory)
+    let_go = rig.hold(count=1)
+    held = engine.begin_store(OLD, BLOCKS)
+    rig.wait_held(1)
+    for generation in (2, 3, 4):
+        result = rig.daemon.reset(engine.session, 0)
+        rig.daemon.check()
+        assert (result.generation, result.abandoned_stores) == (generation, 1)
+        engine.generation = generation
+        assert engine.hits(OLD).hit_count == 0
+    assert drained(engine) == []
+    let_go()
+    engine.ended(held.transfer)
+    wait_for(lambda: len(drained(engine)) == 3, "three drained resets")
+    assert drained(engine) == [2, 3, 4]
+    assert [e.generation for e in engine.events() if isinstance(e, SpaceReset)] == [2, 3, 4]
+
+
+def test_the_wait_budget_of_a_reset_ends_it_with_what_is_left(rig: Rig) -> None:
+    engine = Engine(rig.daemon, rig.directory)
+    let_go = rig.hold(count=1)
+    held = engine.begin_store(OLD, BLOCKS)
+    rig.wait_held(1)
+    result = rig.daemon.reset(engine.session, 0.05)
+    assert (result.abandoned_stores, result.drained) == (1, False)
+    let_go()
+    result = rig.daemon.reset(engine.session, 60)
+    assert result.drained
+    engine.ended(held.transfer)
+
+
+def test_a_reset_that_waits_returns_when_the_last_copy_has_ended(rig: Rig) -> None:
+    engine = Engine(rig.daemon, rig.directory)
+    number = rig.faults.add(FaultRule(Delay(0.2)))
+    plan = engine.begin_store(OLD, BLOCKS)
+    rig.wait_held(1)
+    result = rig.daemon.reset(engine.session, 60)
+    assert result.drained
+    assert engine.ended(plan.transfer).state is TransferState.ABANDONED
+    rig.faults.remove(number)
+
+
+def test_a_delayed_store_of_the_old_generation_is_refused(rig: Rig) -> None:
+    slow, other = Engine(rig.daemon, rig.directory), Engine(rig.daemon, rig.directory)
+    rig.daemon.reset(other.session, 0)
+    with pytest.raises(StaleGeneration) as refused:
+        slow.begin_store(OLD, BLOCKS)
+    rig.daemon.check()
+    assert refused.value.facts["generation"] == "2"
+    wait_for(lambda: SpaceReset(2) in slow.events(), "the news of the reset")
+
+
+def test_all_spaces_are_reset_in_one_step(rig: Rig) -> None:
+    engines = [Engine(rig.daemon, rig.directory, identity(model=model)) for model in "ab"]
+    for engine in engines:
+        engine.store(keys(1, 2), [0, 1])
+    results = rig.daemon.reset_all(0)
+    rig.daemon.check()
+    assert {space: result.dropped_count for space, result in results.items()} == {
+        engine.space: 2 for engine in engines
+    }
+    for engine in engines:
+        engine.generation = results[engine.space].generation
+        assert engine.hits(keys(1, 2)).hit_count == 0

@@ -1,0 +1,1 @@
+"""What tests of several parts share: clocks, waiting, engines, daemons in this process and in processes of their own."""

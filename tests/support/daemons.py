@@ -1,0 +1,91 @@
+"""A daemon in this process, with the host device and a wrapper around it that holds, fails and delays copies."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvstow.server.config import Config
+from kvstow.server.core.types import Layout, TransferId
+from kvstow.server.daemon import Daemon
+from kvstow.server.device.faults import FaultRule, FaultyDevice, Hold
+from kvstow.server.device.host import HostDevice
+from kvstow.server.device.pool import HostPool
+
+from .clock import ManualClock
+from .engine import ONE_RANK
+from .memory import shared_directory
+from .waiting import wait_for
+
+
+@dataclass(frozen=True)
+class Rig:
+    """A running daemon and what drives it.
+
+    Args:
+        daemon: the daemon.
+        faults: the device it copies with.
+        clock: its clock.
+        directory: on tmpfs, for engine memory.
+    """
+
+    daemon: Daemon
+    faults: FaultyDevice
+    clock: ManualClock
+    directory: Path
+
+    def hold(self, **match: object) -> Callable[[], None]:
+        """Hold the copies that match from now on; returns what lets them go and ends the rule."""
+        number = self.faults.add(FaultRule(Hold(), **match))  # type: ignore[arg-type]
+        return lambda: (self.faults.remove(number), None)[1]
+
+    def wait_held(self, count: int) -> None:
+        """Wait until so many copies are held."""
+        wait_for(lambda: len(self.faults.held()) == count, f"{count} held copies")
+
+    def landed(self, *transfers: TransferId) -> None:
+        """Wait until the copies of transfers, whose session may be gone, have ended."""
+        wait_for(
+            lambda: not {found.id for found in self.daemon.snapshot().transfers} & set(transfers),
+            f"the end of transfers {transfers}",
+        )
+
+
+@contextmanager
+def running_daemon(
+    *,
+    blocks: int = 8,
+    layout: Layout = ONE_RANK,
+    ready: bool = True,
+    bugs: int = 0,
+    **settings: object,
+) -> Iterator[Rig]:
+    """A daemon that is ready, and whose books are verified at the end.
+
+    Args:
+        blocks: the pool holds so many blocks of the first group of `layout`, one in each extent.
+        layout: see there.
+        ready: whether it takes work already.
+        bugs: errors of the daemon's own that the test provokes.
+        settings: of `Config`, instead of the defaults.
+    """
+    slot_bytes = layout.groups[0].slot_bytes(layout.world_size)
+    sizes = {"pool_size": blocks * slot_bytes, "extent_size": slot_bytes}
+    config = Config(**{**sizes, "copy_threads": 2, **settings})  # type: ignore[arg-type]
+    clock = ManualClock()
+    pool = HostPool(config.pool_size)
+    faults = FaultyDevice(HostDevice(pool, config.copy_threads, config.piece_size))
+    daemon = Daemon(config, faults, copy_kernel="test", clock=clock)
+    clock.on_advance = daemon.look_again
+    daemon.start()
+    if ready:
+        daemon.set_ready()
+    try:
+        with shared_directory() as directory:
+            yield Rig(daemon, faults, clock, directory)
+        daemon.check()
+    finally:
+        daemon.close()
+        pool.close()
+    daemon.check()
+    assert daemon.health.bug_count == bugs

@@ -1,0 +1,21 @@
+"""Waiting for what other threads and processes do, instead of sleeping."""
+
+import time
+from collections.abc import Callable
+
+DEADLINE_S = 60.0
+"""Longer than anything here takes on a busy machine; reached only when something is broken."""
+
+
+def wait_for(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
+    """Return once `condition` holds.
+
+    Args:
+        condition: asked again and again; must not change anything.
+        what: what is waited for, for the message of a failure.
+        deadline_s: when to give up.
+    """
+    until = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < until, f"in {deadline_s} s it never came to this: {what}"
+        time.sleep(0.002)
