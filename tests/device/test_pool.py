@@ -3,6 +3,7 @@
 import ctypes
 import mmap
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -54,6 +55,16 @@ def test_a_pool_has_the_size_that_was_asked_for() -> None:
     pool.memory.view[:] = 255
 
     assert pool.size_bytes == pool.memory.view.size == mmap.PAGESIZE + 1
+    pool.close()
+
+
+def test_the_pool_stays_out_of_core_files() -> None:
+    pool = HostPool(MIB)
+    mappings = Path("/proc/self/smaps").read_text().split(f"{pool.memory.address:x}-")[1]
+    flags = re.search(r"^VmFlags: (.*)$", mappings, re.MULTILINE)
+
+    assert flags is not None
+    assert "dd" in flags[1].split()
     pool.close()
 
 

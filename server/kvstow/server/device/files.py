@@ -61,13 +61,15 @@ def map_file(handle: SharedMemoryHandle) -> npt.NDArray[np.uint8]:
             if size < end:
                 raise DeviceError(f"{handle.path} has {size} bytes, the region ends at {end}")
             # The whole file, because offsets into huge pages are restricted. It costs address space only.
-            view = np.frombuffer(mmap.mmap(descriptor, 0), dtype=np.uint8)[start:end]
+            mapping = mmap.mmap(descriptor, 0)
         finally:
             os.close(descriptor)
     except OSError as error:
         raise DeviceError(f"cannot map {handle.path}: {error.strerror}") from error
     except ValueError:  # a file without any bytes cannot be mapped
         raise DeviceError(f"{handle.path} became empty while it was mapped") from None
+    mapping.madvise(mmap.MADV_DONTDUMP)
+    view = np.frombuffer(mapping, dtype=np.uint8)[start:end]
     if view.size < handle.size_bytes:
         raise DeviceError(f"{handle.path} became shorter while it was mapped")
     return view

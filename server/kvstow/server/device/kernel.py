@@ -26,8 +26,7 @@ from .base import DeviceError, Direction
 LIBRARY = Path(__file__).with_name("_copy_spans.so")
 
 STREAM_FROM_BYTES = 4096
-"""Spans of this size and more bypass the caches. Below, plain stores were as fast or faster in `bench/bench_copies.py`;
-the library does not take less."""
+"""Spans of this size and more bypass the caches. The library does not take less: it looks so far ahead."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +107,7 @@ class NativeKernel:
         """See `CopyKernel.copy`."""
         engine = regions.starts[spans.region] + spans.region_offset
         host = pool.address + spans.pool_offset
-        length = np.ascontiguousarray(spans.length)
+        length = np.ascontiguousarray(spans.length, dtype=np.int64)
         target, source = (host, engine) if direction is Direction.STORE else (engine, host)
         faulted: list[int] = []
         done = 0
@@ -154,7 +153,11 @@ def load_kernel() -> CopyKernel:
 
 @functools.cache
 def _load(library: Path) -> Callable[..., int]:
-    """Load the library and let it catch bus errors, once per process: it remembers one previous handler."""
+    """Load the library and let it catch bus errors, once per process.
+
+    It hands on what is not its own to whoever handled bus errors before; so `faulthandler`, which does not know that
+    a fault may be expected, is to be enabled before and not after.
+    """
     try:
         loaded = ctypes.CDLL(str(library), use_errno=True)
         catch_bus_errors, copy_spans = loaded.catch_bus_errors, loaded.copy_spans

@@ -48,9 +48,8 @@ def file_bounds(directory: Path | None, proc: Path = PROC, sys: Path = SYS) -> I
             free = mount.f_bavail * mount.f_frsize
             yield Bound(free, f"free space in {directory}", "remount it with a larger size")
     huge_pages = sys / f"kernel/mm/hugepages/hugepages-{page_bytes // 1024}kB/free_hugepages"
-    if (
-        huge_pages.exists()
-    ):  # reserved before: neither available memory nor a group's limit is touched
+    if huge_pages.exists():
+        # Reserved at an earlier time: they count neither as available nor against a group's limit.
         free = int(huge_pages.read_text()) * page_bytes
         yield Bound(free, str(huge_pages), "reserve more huge pages in nr_hugepages beside it")
     else:

@@ -119,6 +119,7 @@ def _map(size_bytes: int, directory: Path | None) -> mmap.mmap:
         page_bytes = os.fstat(file.fileno()).st_blksize
         os.ftruncate(file.fileno(), -(-size_bytes // page_bytes) * page_bytes)
         mapping = mmap.mmap(file.fileno(), 0)
+    mapping.madvise(mmap.MADV_DONTDUMP)  # a core file is for the daemon's mistakes, not for KV
     with contextlib.suppress(OSError):  # a kernel without them, or pages that are huge anyway
         mapping.madvise(mmap.MADV_HUGEPAGE)
     return mapping

@@ -37,11 +37,12 @@ When several threads come to a copy together, it may be called for each.
 class _Progress:
     """How far one copy is.
 
-    While the copy is taken from its queue, only the thread that took it touches `pieces`; the rest is under the lock.
+    Only the thread that took the copy from its queue touches `pieces` and `started_at`; the rest is under the lock,
+    but for `copy_piece`, which whoever comes first sets.
 
     Args:
         copy: the copy.
-        copy_piece: makes its pieces; None until the first one.
+        copy_piece: makes its pieces.
         pieces: the pieces not yet looked at.
         next_piece: the piece to copy next; None when all have been handed out or given up.
         started_at: when the owner let it start.
