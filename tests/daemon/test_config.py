@@ -1,0 +1,100 @@
+"""Settings: where they come from, and what is said when they are wrong."""
+
+from pathlib import Path
+
+import pytest
+
+from kvstow.server.config import Config, ConfigError, load
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "kvstowd.toml"
+    path.write_text('pool_size = "2GiB"\npolicy = "arc"\nmax_keys = 5\n', encoding="utf-8")
+    return path
+
+
+def test_everything_has_a_default() -> None:
+    config = load([])
+    assert config.pool_size == GIB
+    assert config.extent_bytes == 64 << 20
+    assert config.listen is None
+    assert not config.debug_service
+
+
+def test_flags_go_before_the_environment_and_the_environment_before_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVSTOW_POLICY", "lru")
+    monkeypatch.setenv("KVSTOW_MAX_KEYS", "6")
+    config = load(["--config", str(file), "--max-keys", "7"])
+    assert (config.pool_size, config.policy, config.max_keys) == (2 * GIB, "lru", 7)
+
+
+def test_the_environment_may_name_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KVSTOW_CONFIG", str(file))
+    assert load([]).policy == "arc"
+
+
+@pytest.mark.parametrize(
+    ("pool", "extent_bytes"),
+    [("8GiB", 64 << 20), ("64MiB", 8 << 20), ("100KiB", 12288), ("16KiB", 4096)],
+)
+def test_a_small_pool_still_has_room_for_several_block_sizes(pool: str, extent_bytes: int) -> None:
+    assert load(["--pool-size", pool]).extent_bytes == extent_bytes
+
+
+def test_an_extent_size_that_is_given_is_taken_as_it_is() -> None:
+    assert load(["--pool-size", "64MiB", "--extent-size", "64MiB"]).extent_bytes == 64 << 20
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text('pool_size = "much"\nmax_keys = 0\ncolour = "red"\n', encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load(["--config", str(path), "--policy", "random"])
+    lines = str(refused.value).splitlines()
+    assert sorted(line.partition(":")[0] for line in lines) == [
+        "colour",
+        "max_keys",
+        "policy",
+        "pool_size",
+    ]
+    assert "'much'" in str(refused.value)
+    assert "colour: there is no such setting" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--listen", "0.0.0.0:1"], "listen: TCP is neither encrypted nor authenticated"),
+        (["--listen", "0.0.0.0", "--insecure"], "listen"),
+        (["--pool-size", "1MiB", "--extent-size", "2MiB"], "extent_size: 2097152 bytes are more"),
+        (["--extent-size", "100"], "extent_size"),
+        (["--metrics-listen", "9478"], "metrics_listen"),
+        (["--config", "/nowhere.toml"], "config: /nowhere.toml is not a file"),
+    ],
+)
+def test_what_cannot_be_used_is_named(arguments: list[str], complaint: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(arguments)
+    assert complaint in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "broken.toml"
+    path.write_text("pool_size: 3\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"broken\.toml is not TOML"):
+        load(["--config", str(path)])
+
+
+def test_every_setting_says_what_it_is_for() -> None:
+    assert not [name for name, field in Config.model_fields.items() if not field.description]
+
+
+def test_the_documentation_names_every_setting() -> None:
+    page = Path(__file__, "../../../docs/configuration.md").resolve().read_text(encoding="utf-8")
+    assert not [name for name in Config.model_fields if f"`{name}`" not in page]

@@ -1,0 +1,60 @@
+"""The lock wakes whom a change concerns, and knows how it was used."""
+
+import pytest
+
+from kvstow.server.core.errors import BooksError, NoSuchSession
+from kvstow.server.core.ledger import Ledger
+from kvstow.server.core.types import Hold, SessionId
+from support.daemons import Rig, running_daemon
+from support.engine import Engine, keys
+from support.waiting import wait_for
+
+
+def test_refusals_are_counted_by_reason(rig: Rig) -> None:
+    for _ in range(3):
+        with pytest.raises(NoSuchSession):
+            rig.daemon.acknowledge(SessionId(99), 0)
+    assert rig.daemon.status().refusals == {"NO_SUCH_SESSION": 3}
+
+
+def test_the_use_of_the_lock_is_measured(rig: Rig) -> None:
+    before = rig.daemon.status().lock
+    rig.daemon.check()
+    after = rig.daemon.status().lock
+    assert after.count > before.count
+    assert after.held_s > before.held_s
+    assert 0 < after.longest_s <= after.held_s
+
+
+def test_a_lease_expires_without_any_traffic(rig: Rig) -> None:
+    engine = Engine(rig.daemon, rig.directory)
+    engine.store(keys(1, 2), [0, 1])
+    engine.lookup(keys(1, 2), hold=Hold.PREFIX)
+    (table,) = rig.daemon.snapshot().tables
+    assert table.held == 2
+    rig.clock.advance(61)
+    wait_for(lambda: not rig.daemon.snapshot().leases, "the expiry of the lease")
+    (table,) = rig.daemon.snapshot().tables
+    assert (table.held, table.evictable) == (0, 2)
+    rig.daemon.check()
+
+
+def test_books_that_contradict_themselves_are_a_bug_and_the_daemon_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A copy that ends into wrong books must not take the device's thread with it."""
+    with running_daemon(bugs=1, copy_threads=1) as rig:
+        engine = Engine(rig.daemon, rig.directory)
+        let_go = rig.hold(count=1)
+        held = engine.begin_store(keys(1), [0])
+        rig.wait_held(1)
+
+        def contradict(*arguments: object, **named: object) -> None:
+            raise BooksError("one slot too many")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "finish", contradict)
+            let_go()
+            wait_for(lambda: rig.daemon.status().bug_count, "the report of the bug")
+        assert not engine.reports(held.transfer)
+        engine.store(keys(2), [1])

@@ -1,0 +1,49 @@
+"""What the log says about spaces."""
+
+from dataclasses import replace
+
+import structlog
+from structlog.testing import capture_logs
+
+from kvstow.server.core.types import Group
+from kvstow.server.daemon.identities import block_counts, differences
+from support.daemons import Rig
+from support.engine import ONE_RANK, Engine, identity
+
+
+def test_the_fields_that_differ_are_named_with_both_values() -> None:
+    one = identity()
+    other = replace(
+        one,
+        weights_version="v2",
+        layout=replace(ONE_RANK, dtype="bfloat16", groups=(Group((512, 256)), Group((64,)))),
+        key_scheme=replace(one.key_scheme, fingerprint=b"\x01\xff"),
+    )
+    assert differences(one, other) == [
+        "weights_version:  and v2",
+        "layout.dtype: float32 and bfloat16",
+        "layout.groups[0].segment_bytes[1]: 512 and 256",
+        "key_scheme.fingerprint:  and 01ff",
+        "layout.groups[1].segment_bytes[0]: none and 64",
+        "layout.groups[1].replicated: none and False",
+    ]
+    assert differences(one, identity()) == []
+
+
+def test_the_blocks_of_a_pool_are_counted_by_whole_extents() -> None:
+    assert block_counts(ONE_RANK, pool_bytes=10_000, extent_bytes=2500) == (8,)
+
+
+def test_a_second_space_of_a_model_is_logged_with_what_separates_it(rig: Rig) -> None:
+    structlog.configure()
+    with capture_logs() as lines:
+        Engine(rig.daemon, rig.directory, identity(tenant="blue"))
+        Engine(rig.daemon, rig.directory, identity(tenant="blue"))
+        Engine(rig.daemon, rig.directory, identity(tenant="red"))
+        Engine(rig.daemon, rig.directory, identity(model="another"))
+    opened = [line for line in lines if line["event"] == "space opened"]
+    assert [line["model"] for line in opened] == ["model", "model", "another"]
+    assert opened[0]["block_bytes"] == (1024,)
+    assert opened[0]["blocks_if_alone"] == (8,)
+    (warning,) = [line for line in lines if line["log_level"] == "warning"]
+    assert warning["differs_in"] == ["tenant: red and blue"]
