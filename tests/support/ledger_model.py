@@ -1,10 +1,12 @@
 """A plain-dict model of what the ledger promises, for the stateful test."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hypothesis.stateful import (
     RuleBasedStateMachine,
+    invariant,
 )
 
 from kvstow.server.core.admission import Admission
@@ -155,6 +157,16 @@ class LedgerModel(RuleBasedStateMachine):
 
     def _flown(self, pick: int) -> tuple[SessionId, TransferId]:
         return self.flown[-1 - pick % min(len(self.flown), 8)]
+
+    def _begun(self, begin: Callable[[], None]) -> bool:
+        """Whether this began a transfer: rules go on with it, so that deep states take few steps."""
+        before = len(self.flown)
+        begin()
+        return len(self.flown) > before
+
+    def _stalled(self, session: SessionId) -> bool:
+        transfers = self.ledger.snapshot(now=self.now).transfers
+        return any(found.overdue for found in transfers if found.session == session)
 
     def _state(self, space: SpaceId, key: bytes) -> KeyState:
         if (space, key) in self.stored:

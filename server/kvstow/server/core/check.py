@@ -133,11 +133,19 @@ def _check_spaces(books: Books, taken: Counter[_SlotKey]) -> None:
             living[table.slot_bytes].add(index)
             _check_index(index, table, taken)
     for table in books.pool.tables.values():
+        _check_retired(table)
         shown = living[table.slot_bytes] | set(table.retired)
         _require(
             all(owner is None or owner in shown for owner in table.owners),
             "a block belongs to an index that no space shows",
         )
+
+
+def _check_retired(table: SlotTable) -> None:
+    for index in table.retired:
+        _require(index.retired, "an index is handed back while its generation lives")
+        for key, slot in index.ready_items():
+            _require(not table.holds[slot], f"dropped key {key.hex()} is still held")
 
 
 def _check_index(index: BlockIndex, table: SlotTable, taken: Counter[_SlotKey]) -> None:

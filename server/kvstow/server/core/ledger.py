@@ -10,8 +10,8 @@ Every request has three beats:
 A slot under a copy belongs to the transfer, neither to the session nor to the index. Nothing frees it but the physical end
 of that copy: not reset, not cancel, not a deadline, not the death of the engine.
 
-The ledger is pure: it reads no clock (`now` is an argument, in seconds of one monotonic clock; `next_deadline` is a
-question), takes no lock, starts no thread, does no I/O. Its caller holds one lock around every call.
+The ledger is pure: no clock (`now` is an argument, in seconds of one monotonic clock), no lock, no thread, no I/O. Its
+caller holds one lock around every call.
 """
 
 from collections.abc import Sequence
@@ -230,11 +230,7 @@ class Ledger:
         lives.close_stream(self._books, session, stream, now=now)
 
     def events(self, session: SessionId, after: int, count: int) -> Sequence[tuple[int, Event]]:
-        """Up to `count` events of a session with numbers above `after`.
-
-        Raises:
-            NoSuchSession.
-        """
+        """Up to `count` events with numbers above `after`. Raises NoSuchSession."""
         return self._books.session(session).outbox.after(after, count)
 
     def take_told(self) -> frozenset[SessionId]:
@@ -291,7 +287,7 @@ class Ledger:
         return tuple(self._books.spaces)
 
     def snapshot(self, *, now: float) -> Snapshot:
-        """A picture of everything."""
+        """A picture of everything, for metrics and administration."""
         return snapshot(self._books, now=now)
 
     def check(self) -> None:
