@@ -1,7 +1,7 @@
 """The bytes of version 1 are fixed: what old clients send and expect stays readable and unchanged.
 
-golden.txt holds examples: a message type, a message as text, a line of dashes, its bytes. An entry is
-never changed; a new message or field gets a new one.
+golden.txt holds examples: a message type, a message as text, a line of dashes, its bytes. An entry
+is never changed; a new message or field gets a new one.
 """
 
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def test_keys_and_blocks_travel_as_arrays() -> None:
 
 
 def test_our_error_messages_read_as_those_of_google_rpc() -> None:
-    """Field numbers and types of google.rpc.Status and google.rpc.ErrorInfo, written out by hand."""
+    """Field numbers and types of google.rpc.Status and ErrorInfo, written out by hand."""
     status = bytes([0x08, 9, 0x12, 2, *b"no", 0x1A, 8, 0x0A, 3, *b"url", 0x12, 1, 7])
     read = errors_pb2.Status.FromString(status)
     assert (read.code, read.message) == (9, "no")

@@ -1,7 +1,7 @@
-"""One way to provoke each documented refusal: arranges the daemon and returns the request that it refuses.
+"""One way to provoke each documented refusal: arranges the daemon, returns what it refuses.
 
-Refusals that depend on the daemon's state alone (NOT_READY, DRAINING) and those that end a stream are
-not here: see the tests.
+Refusals that depend on the daemon's state alone (NOT_READY, DRAINING) and those that end a stream
+are not here: see the tests.
 """
 
 import math

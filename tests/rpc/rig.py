@@ -3,7 +3,8 @@
 import queue
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,10 +134,24 @@ def served(
         assert daemon.health.bug_count == 0
 
 
+def metadata(call: object) -> dict[str, str | bytes]:
+    """What came with the end of a call."""
+    assert isinstance(call, grpc.Call)
+    return dict(call.trailing_metadata())
+
+
+def wait_for(condition: Callable[[], Any]) -> None:
+    """Look again and again until `condition` holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.005)
+
+
 def refused(call: grpc.RpcError) -> tuple[str, str, dict[str, str]]:
     """Code, reason and facts of a refusal."""
     assert isinstance(call, grpc.Call)
-    details = dict(call.trailing_metadata()).get("grpc-status-details-bin", b"")
+    details = metadata(call).get("grpc-status-details-bin", b"")
     assert isinstance(details, bytes)
     status = errors_pb2.Status.FromString(details)
     if not status.details:

@@ -1,0 +1,159 @@
+"""Calls as an engine makes them, over a real socket: streams, waits, threads, bytes."""
+
+import threading
+
+import grpc
+
+from kvstow.v1 import admin_pb2, cache_pb2, cache_pb2_grpc, debug_pb2, transfer_pb2
+from rpc.rig import PATIENCE_S, Engine, Served, config, metadata, served, wait_for
+
+DONE = transfer_pb2.TRANSFER_STATE_DONE
+
+
+def test_a_stream_says_which_process_it_is_in_every_message() -> None:
+    with served() as daemon:
+        engine = Engine(daemon)
+        stream = daemon.cache.Watch(cache_pb2.WatchRequest(session_id=engine.session_id))
+        first = next(stream)
+        assert (first.boot_id, list(first.events)) == (daemon.daemon.boot_id, [])
+        daemon.cache.CloseSession(cache_pb2.CloseSessionRequest(session_id=engine.session_id))
+        assert list(stream) == []
+        assert stream.code() is grpc.StatusCode.OK
+        assert metadata(stream)["kvstow-boot-id"] == daemon.daemon.boot_id
+
+
+def streaming(daemon: Served) -> list[bool]:
+    sessions = daemon.admin.ListSessions(admin_pb2.ListSessionsRequest()).sessions
+    return [session.streaming for session in sessions]
+
+
+def test_the_daemon_sees_a_stream_go() -> None:
+    with served() as daemon:
+        stream = Engine(daemon).watch()
+        assert streaming(daemon) == [True]
+        stream.cancel()
+        wait_for(lambda: streaming(daemon) == [False])
+
+
+def test_the_daemon_sees_a_client_go() -> None:
+    with served() as daemon:
+        engine = Engine(daemon)
+        with grpc.insecure_channel(f"unix:{daemon.socket}") as channel:
+            stub = cache_pb2_grpc.CacheServiceStub(channel)
+            stream = stub.Watch(cache_pb2.WatchRequest(session_id=engine.session_id))
+            next(stream)
+            assert streaming(daemon) == [True]
+        wait_for(lambda: streaming(daemon) == [False])
+
+
+def test_events_come_without_other_traffic_and_resume_where_the_reader_was() -> None:
+    with served() as daemon:
+        engine = Engine(daemon)
+        first = engine.watch()
+        daemon.cache.Store(engine.store_request(1, [1]))
+        event = engine.reports.get(timeout=PATIENCE_S)
+        assert (event.sequence, event.transfer_ended.transfer_id) == (1, 1)
+        first.cancel()
+        daemon.cache.Store(engine.store_request(2, [2]))
+
+        again = daemon.cache.Watch(cache_pb2.WatchRequest(session_id=engine.session_id, after=1))
+        seen: list[cache_pb2.Event] = []
+        while not seen:
+            seen.extend(next(again).events)
+        assert [(event.sequence, event.transfer_ended.transfer_id) for event in seen] == [(2, 2)]
+        again.cancel()
+
+
+def test_streams_leave_threads_for_the_others() -> None:
+    with served(config(max_sessions=8), worker_count=2) as daemon:
+        streams = [Engine(daemon, attached=False).watch() for _ in range(8)]
+        assert len(daemon.admin.ListSessions(admin_pb2.ListSessionsRequest()).sessions) == 8
+        for stream in streams:
+            stream.cancel()
+
+
+def test_a_lease_outlives_its_lookup_and_is_released_once() -> None:
+    with served() as daemon:
+        engine = Engine(daemon)
+        engine.watch()
+        engine.store(1, [1])
+        request = engine.lookup_request([1], hold=cache_pb2.HOLD_PREFIX, request="r")
+        lease = daemon.cache.Lookup(request)
+        assert lease.lease_ttl_s == daemon.daemon.info().limits.max_lease_ttl_s
+        release = cache_pb2.ReleaseRequest(
+            session_id=engine.session_id, lease_ids=[lease.lease_id, 999]
+        )
+        assert [daemon.cache.Release(release).released_count for _ in range(2)] == [1, 0]
+
+
+def test_bytes_come_back_through_the_socket() -> None:
+    with served() as daemon:
+        writer = Engine(daemon)
+        writer.watch()
+        content = bytes(range(256)) * 8
+        writer.files[0].write_bytes(content)
+        assert writer.store(1, [1, 2, 3]).state == DONE
+        reader = Engine(daemon)
+        reader.watch()
+        daemon.cache.Load(reader.load_request(1, [3, 2, 1]))
+        assert reader.report().state == DONE
+        loaded = reader.files[0].read_bytes()
+        assert [loaded[256 * at : 256 * (at + 1)] for at in range(3)] == [
+            content[256 * at : 256 * (at + 1)] for at in (2, 1, 0)
+        ]
+
+
+def hold_a_store(daemon: Served, engine: Engine) -> int:
+    """A store whose copy is held; returns the fault that holds it."""
+    fault = debug_pb2.Fault(hold=debug_pb2.HoldCopy())
+    number: int = daemon.debug.AddFault(debug_pb2.AddFaultRequest(fault=fault)).fault_id
+    daemon.cache.Store(engine.store_request(1, [1]))
+    wait_for(lambda: held_count(daemon, number) == 1)
+    return number
+
+
+def held_count(daemon: Served, number: int) -> int:
+    faults = daemon.debug.ListFaults(debug_pb2.ListFaultsRequest()).faults
+    return sum(fault.held_count for fault in faults if fault.fault_id == number)
+
+
+def test_calls_that_wait_leave_threads_for_the_others() -> None:
+    with served(worker_count=4) as daemon:
+        engine = Engine(daemon)
+        fault_id = hold_a_store(daemon, engine)
+        request = cache_pb2.ResetRequest(session_id=engine.session_id, wait_s=PATIENCE_S)
+        waiting = [daemon.cache.Reset.future(request) for _ in range(2)]
+        wait_for(lambda: reset_count(daemon) == 2)
+
+        at_once = [daemon.cache.Reset(request) for _ in range(8)]
+        assert {(reply.abandoned_stores, reply.drained) for reply in at_once} == {(1, False)}
+        assert not any(call.done() for call in waiting)
+
+        daemon.debug.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=fault_id))
+        assert all(call.result(PATIENCE_S).drained for call in waiting)
+
+
+def reset_count(daemon: Served) -> int:
+    spaces = daemon.admin.ListSpaces(admin_pb2.ListSpacesRequest()).spaces
+    return sum(space.counters.resets for space in spaces)
+
+
+def test_many_threads_are_answered() -> None:
+    with served() as daemon:
+        engine = Engine(daemon)
+        engine.watch()
+        engine.store(1, [1, 2, 3])
+        wrong: list[object] = []
+
+        def look_up() -> None:
+            for _ in range(50):
+                reply = daemon.cache.Lookup(engine.lookup_request([1, 2, 3, 4]))
+                if reply.groups[0].hit_count != 3:
+                    wrong.append(reply)
+
+        threads = [threading.Thread(target=look_up) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+        assert wrong == []
