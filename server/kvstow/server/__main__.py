@@ -6,7 +6,9 @@ second one ends the process at once, as signals do.
 
 import gc
 import logging
+import select
 import signal
+import socket
 import sys
 from contextlib import ExitStack
 
@@ -40,6 +42,27 @@ class StartError(Exception):
     """The daemon cannot start; one line that says why and what to do."""
 
 
+class StopSignals:
+    """Catches SIGTERM and SIGINT from now on, whichever thread the kernel gives them to; for the main thread."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._writer.setblocking(False)
+        signal.set_wakeup_fd(self._writer.fileno())
+        for number in STOP:
+            signal.signal(number, lambda *_: None)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether one has come, at the latest after `timeout_s` seconds."""
+        ready, _, _ = select.select([self._reader], [], [], timeout_s)
+        return bool(ready)
+
+    def restore(self) -> None:
+        """The next one ends the process."""
+        for number in STOP:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main() -> int:
     """Run the daemon with the process's command line; returns the exit code."""
     try:
@@ -48,12 +71,9 @@ def main() -> int:
         sys.stderr.write(f"kvstowd: the settings are wrong\n{error}\n")
         return 2
     _set_up_logging(config)
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, STOP
-    )  # threads inherit it; the main thread waits for them
     try:
         with ExitStack() as stack:
-            _run(config, stack)
+            _run(config, StopSignals(), stack)
     except StoppedError:
         _log.info("stopped before it was ready")
     except (StartError, DeviceError, SocketError) as error:
@@ -62,7 +82,7 @@ def main() -> int:
     return 0
 
 
-def _run(config: Config, stack: ExitStack) -> None:
+def _run(config: Config, stop: StopSignals, stack: ExitStack) -> None:
     """Start in an order in which nothing is promised too early, wait for a signal, drain; `stack` undoes the rest."""
     pool = HostPool(config.pool_size, config.pool_path)
     stack.callback(pool.close)
@@ -91,12 +111,12 @@ def _run(config: Config, stack: ExitStack) -> None:
     _log.info("listening", socket=str(config.socket), tcp=config.listen, boot_id=daemon.boot_id)
     if config.metrics_listen:
         _serve_metrics(metrics, config.metrics_listen, stack)
-    _populate(pool, config)
+    _populate(pool, config, stop)
     _settle_garbage()
     daemon.set_ready()
     server.set_ready(True)
     _log_ready(config, daemon)
-    _wait_for_signal(daemon, server)
+    _watch_health(daemon, server, stop)
     server.set_ready(False)
     _drain(daemon, config.drain_grace_s)
 
@@ -112,13 +132,14 @@ def _serve_metrics(metrics: Metrics, address: str, stack: ExitStack) -> None:
     _log.info("metrics served", url=served.url)
 
 
-def _populate(pool: HostPool, config: Config) -> None:
+def _populate(pool: HostPool, config: Config, stop: StopSignals) -> None:
     """Fault the pool in, with a log line for every tenth of it; a signal meanwhile ends the start."""
     tenth = 0
 
     def report(done_bytes: int) -> None:
         nonlocal tenth
-        if not signal.sigpending().isdisjoint(STOP):
+        if stop.wait(0):
+            stop.restore()
             raise StoppedError
         if done_bytes * 10 // pool.size_bytes > tenth:
             tenth = done_bytes * 10 // pool.size_bytes
@@ -138,16 +159,14 @@ def _log_ready(config: Config, daemon: Daemon) -> None:
     )
 
 
-def _wait_for_signal(daemon: Daemon, server: RpcServer) -> None:
-    """Wait, and meanwhile tell the health service what is wrong."""
-    while (found := signal.sigtimedwait(STOP, HEALTH_PERIOD_S)) is None:
+def _watch_health(daemon: Daemon, server: RpcServer, stop: StopSignals) -> None:
+    """Tell the health service what is wrong, until a signal comes."""
+    while not stop.wait(HEALTH_PERIOD_S):
         status = daemon.status()
         server.set_live(status.bug_count == 0)
         server.set_device(status.stuck_count == 0)
-    for number in STOP:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP)
-    _log.info("draining; a second signal ends the process at once", signal=found.si_signo)
+    stop.restore()
+    _log.info("draining; a second signal ends the process at once")
 
 
 def _drain(daemon: Daemon, grace_s: float) -> None:
