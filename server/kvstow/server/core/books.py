@@ -128,6 +128,13 @@ class Books:
             )
         return space
 
+    def forget_space(self, space: Space) -> None:
+        """Take a space out that has no session and no block any more."""
+        del self.spaces[space.id]
+        del self.space_ids[space.identity]
+        tables = (table for left in self.spaces.values() for table in left.tables)
+        self.pool.forget_tables({table.slot_bytes for table in tables})
+
     def tell(self, session: Session, event: Event, now: float) -> None:
         """Put an event on a session's stream; a session that reads without ever acknowledging ends."""
         lost = session.outbox.lost_count

@@ -1,7 +1,5 @@
 """Sessions: how they open, attach their ranks, keep a stream, and end."""
 
-from dataclasses import replace
-
 from .books import Books
 from .deadlines import GraceDue
 from .errors import (
@@ -155,7 +153,7 @@ def _space_for(books: Books, identity: Identity) -> Space:
         _forget_empty_space(books)
     tables = [books.pool.table(size) for size in sizes]
     indexes = [BlockIndex(books.serial(), books.pool.slot_limit(size)) for size in sizes]
-    space = Space(SpaceId(books.serial()), replace(identity), indexes, tables)
+    space = Space(SpaceId(books.serial()), identity, indexes, tables)
     books.spaces[space.id] = space
     books.space_ids[identity] = space.id
     return space
@@ -164,8 +162,7 @@ def _space_for(books: Books, identity: Identity) -> Space:
 def _forget_empty_space(books: Books) -> None:
     for space in books.spaces.values():
         if not space.sessions and not space.ready_count and not space.running:
-            del books.spaces[space.id]
-            del books.space_ids[space.identity]
+            books.forget_space(space)
             return
     raise TooManySpaces(
         f"{len(books.spaces)} spaces are in use, the limit", limit=books.limits.max_spaces

@@ -89,14 +89,21 @@ class HostPool:
         self._take_back_retired(table, count)
         while table.free_count < count and self._unused:
             table.add_extent(self._unused.pop())
-        kept = protected.get(table.slot_bytes, ())
-        spare = table.evictable_count - sum(not table.holds[slot] for slot in kept)
-        while table.free_count + spare < count:
-            self._reclaim(*self._coldest(table, protected))
-            table.add_extent(self._unused.pop())
         if table.free_count < count:
-            self._evict(table, count - table.free_count, kept)
+            self._widen(table, count, protected)
+        if table.free_count < count:
+            self._evict(table, count - table.free_count, protected.get(table.slot_bytes, ()))
         return table.take(count)
+
+    def forget_tables(self, in_use: Collection[int]) -> None:
+        """Forget the tables of slot sizes that no space uses and that have no extent.
+
+        Args:
+            in_use: the slot sizes of all spaces.
+        """
+        for size in [size for size, table in self.tables.items() if not table.extents]:
+            if size not in in_use:
+                del self.tables[size]
 
     def sweep(self) -> bool:
         """Hand back the slots of one more shard of dropped entries; True while some are left."""
@@ -117,6 +124,18 @@ class HostPool:
             return
         table.policy.withdraw(slots)
         table.clear(slots)
+
+    def _widen(self, table: SlotTable, count: int, protected: Protected) -> None:
+        """Take extents from other sizes while they are colder than what would be evicted, or eviction cannot suffice."""
+        kept = protected.get(table.slot_bytes, ())
+        spare = table.evictable_count - sum(not table.holds[slot] for slot in kept)
+        while table.free_count < count:
+            found = self._coldest(table, protected)
+            needed = table.free_count + spare < count
+            if found is None or not (needed or found[1].used_at < self._coldest_use(table)):
+                return
+            self._reclaim(*found)
+            table.add_extent(self._unused.pop())
 
     def _evict(self, table: SlotTable, count: int, kept: Collection[int]) -> None:
         slots = table.policy.evict(count, kept)
@@ -143,12 +162,16 @@ class HostPool:
                 if not extent.busy_count and extent.number not in kept:
                     yield other, extent
 
-    def _coldest(self, table: SlotTable, protected: Protected) -> tuple[SlotTable, Extent]:
-        """The extent whose loss costs least: an empty one, or else the one that was used least recently."""
+    def _coldest(self, table: SlotTable, protected: Protected) -> tuple[SlotTable, Extent] | None:
         return min(
             self._reclaimable(table, protected),
-            key=lambda found: (len(found[1].free) < found[0].slots_per_extent, found[1].used_at),
+            key=lambda found: found[1].used_at,
+            default=None,
         )
+
+    def _coldest_use(self, table: SlotTable) -> float:
+        coldest = next(table.policy.order())
+        return table.extents[coldest // table.slots_per_extent].used_at
 
     def _reclaim(self, table: SlotTable, extent: Extent) -> None:
         slots = [slot for slot in table.slots_of(extent) if table.owners[slot] is not None]

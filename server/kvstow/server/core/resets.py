@@ -34,8 +34,7 @@ def drop_space(books: Books, space_id: SpaceId, *, now: float) -> int:
             f"space {space_id} has {space.sessions} sessions", sessions=space.sessions
         )
     dropped = reset(books, space_id, now=now).dropped_count
-    del books.spaces[space_id]
-    del books.space_ids[space.identity]
+    books.forget_space(space)
     return dropped
 
 

@@ -17,6 +17,9 @@ from .errors import BooksError
 from .index import BlockIndex
 from .policy import EvictionPolicy
 
+UNUSED = float("-inf")
+"""Before every moment: an extent without blocks is colder than any other."""
+
 
 class Extent:
     """One fixed piece of the host pool while it serves one slot size.
@@ -25,7 +28,7 @@ class Extent:
         number: which piece of the pool.
         free: free slots, the lowest number last, so that slots are handed out in ascending runs.
         busy_count: slots that are held or taken; such an extent cannot be reclaimed.
-        used_at: when a slot of it was last stored or read, in seconds of the caller's clock.
+        used_at: when a slot of it was last stored or read, in seconds of the caller's clock; UNUSED if all are free.
     """
 
     __slots__ = ("busy_count", "free", "number", "used_at")
@@ -34,7 +37,7 @@ class Extent:
         self.number = number
         self.free = list(range(first_slot + slot_count - 1, first_slot - 1, -1))
         self.busy_count = 0
-        self.used_at = 0.0
+        self.used_at = UNUSED
 
 
 class SlotTable:
@@ -228,4 +231,6 @@ class SlotTable:
         if not extent.free:
             self._open.append(extent)
         extent.free.append(slot)
+        if len(extent.free) == self.slots_per_extent:
+            extent.used_at = UNUSED
         self.free_count += 1
