@@ -8,17 +8,10 @@ from typing import Any
 import pytest
 
 from client.double import Double
-from kvstow.client import Budgets, Client, Group, Identity, KeyScheme, Layout, Session
-
-KEY_BYTES = 4
-IDENTITY = Identity(
-    model="model",
-    layout=Layout(
-        dtype="float32", block_tokens=16, world_size=1, groups=[Group(segment_bytes=[64])]
-    ),
-    key_scheme=KeyScheme(hash_name="sha256", key_bytes=KEY_BYTES),
-)
-BUDGETS = Budgets(lookup_s=0.05, transfer_s=0.05, control_s=30.0)
+from client.spaces import BUDGETS, identity
+from kvstow.client import Client, Session
+from support.client_engine import ClientEngine, connected_engine
+from support.kvstowd import Kvstowd, running_kvstowd
 
 
 @pytest.fixture
@@ -43,7 +36,7 @@ def open_session(double: Double, socket: Path) -> Iterator[Callable[..., Session
         opened: list[Session] = []
 
         def open_session(**how: Any) -> Session:
-            opened.append(client.open(IDENTITY, "engine", **how))
+            opened.append(client.open(identity(), "engine", **how))
             return opened[-1]
 
         yield open_session
@@ -55,3 +48,17 @@ def open_session(double: Double, socket: Path) -> Iterator[Callable[..., Session
 def session(open_session: Callable[..., Session]) -> Session:
     """A session with the double."""
     return open_session()
+
+
+@pytest.fixture
+def daemon(socket: Path) -> Iterator[Kvstowd]:
+    """A real daemon whose copies can be held."""
+    with running_kvstowd(socket.parent, debug_service=True) as running:
+        yield running
+
+
+@pytest.fixture
+def engine(daemon: Kvstowd) -> Iterator[ClientEngine]:
+    """An engine of the real daemon."""
+    with connected_engine(daemon.target) as connected:
+        yield connected

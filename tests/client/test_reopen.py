@@ -1,13 +1,14 @@
 """A session that is lost: opened again by itself, and nothing of the old one is trusted."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
 
-from client.conftest import BUDGETS, IDENTITY
 from client.double import Double
+from client.spaces import BUDGETS, identity
 from kvstow.client import (
     Callbacks,
     Client,
@@ -148,9 +149,9 @@ def test_a_session_can_be_opened_before_the_daemon_is_there(
 ) -> None:
     with Client(f"unix:{socket}", BUDGETS) as client:
         with pytest.raises(Unreachable):
-            client.open(IDENTITY, "engine")
+            client.open(identity(), "engine")
         callbacks = Callbacks(on_reopen=lambda: reopened.append("opened"))
-        with client.open(IDENTITY, "engine", callbacks=callbacks, must_connect=False) as session:
+        with client.open(identity(), "engine", callbacks=callbacks, must_connect=False) as session:
             session.attach(0, REGIONS, GROUPS)
             assert session.lookup("request", KEYS).missed_because == "away"
             assert session.ticket is None
@@ -210,8 +211,8 @@ def test_a_reset_without_a_daemon_is_owed_to_the_next_one(
 def test_while_a_reset_runs_nothing_is_found_and_its_late_answer_counts(
     double: Double, socket: Path
 ) -> None:
-    budgets = BUDGETS.__class__(lookup_s=0.05, transfer_s=0.05, control_s=0.2)
-    with Client(f"unix:{socket}", budgets) as client, client.open(IDENTITY, "engine") as session:
+    budgets = replace(BUDGETS, control_s=0.2)
+    with Client(f"unix:{socket}", budgets) as client, client.open(identity(), "engine") as session:
         with double.stage.held("Reset"):
             with pytest.raises(Unreachable):
                 session.reset()

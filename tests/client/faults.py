@@ -1,0 +1,34 @@
+"""Holds and fails copies of a real daemon, through its debug service."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import grpc
+
+from kvstow.v1 import debug_pb2, debug_pb2_grpc, transfer_pb2
+from support.kvstowd import Kvstowd
+
+STORE = transfer_pb2.TRANSFER_KIND_STORE
+LOAD = transfer_pb2.TRANSFER_KIND_LOAD
+
+
+@contextmanager
+def held(daemon: Kvstowd, kind: transfer_pb2.TransferKind) -> Iterator[None]:
+    """Copies in this direction are held until the end of the block, or of the daemon."""
+    with grpc.insecure_channel(daemon.target) as channel:
+        stub = debug_pb2_grpc.DebugServiceStub(channel)
+        fault = debug_pb2.Fault(kind=kind, hold=debug_pb2.HoldCopy())
+        number = stub.AddFault(debug_pb2.AddFaultRequest(fault=fault)).fault_id
+        try:
+            yield
+        finally:
+            with suppress(grpc.RpcError):  # the test may have ended the daemon
+                stub.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=number))
+
+
+def fail_next(daemon: Kvstowd, kind: transfer_pb2.TransferKind, block: int, reason: str) -> None:
+    """One block of the next copy in this direction fails."""
+    fail = debug_pb2.FailBlocks(blocks=[block], reason=reason)
+    fault = debug_pb2.Fault(kind=kind, fail=fail, count=1)
+    with grpc.insecure_channel(daemon.target) as channel:
+        debug_pb2_grpc.DebugServiceStub(channel).AddFault(debug_pb2.AddFaultRequest(fault=fault))

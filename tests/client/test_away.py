@@ -1,0 +1,126 @@
+"""A real daemon that is stopped, killed, drained or restarted, and the engine that goes on."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from client.faults import LOAD, STORE, held
+from kvstow.client import (
+    Client,
+    Refused,
+    SessionState,
+    TransferState,
+)
+from kvstow.client.breaker import THRESHOLD
+from kvstow.v1 import cache_pb2, cache_pb2_grpc
+from support.client_engine import ClientEngine, connected_engine, keys
+from support.kvstowd import Kvstowd, running_kvstowd
+from support.waiting import wait_for
+
+LONG_S = 60.0
+
+
+@contextmanager
+def stopped(daemon: Kvstowd) -> Iterator[None]:
+    """The daemon does nothing meanwhile, and does not know it."""
+    os.kill(daemon.process.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(daemon.process.pid, signal.SIGCONT)
+
+
+def leases(daemon: Kvstowd) -> int:
+    with Client(daemon.target) as client:
+        return client.administration.leases().total_count
+
+
+def test_a_daemon_that_is_stopped_is_a_miss_and_leaks_nothing(
+    daemon: Kvstowd, engine: ClientEngine
+) -> None:
+    engine.store([1, 2], [0, 1])
+    session = engine.session
+    with stopped(daemon):
+        reasons = [session.lookup(str(n), keys([1, 2])).missed_because for n in range(20)]
+        assert reasons[:THRESHOLD] == ["timed out"] * THRESHOLD
+        assert set(reasons[THRESHOLD:]) == {"not answering"}
+        late = session.store(keys([3]), [3], session.generation)
+        assert late.reason == "not answering"
+    wait_for(lambda: session.lookup("again", keys([1, 2])).count == 2, "hits again")
+    session.release("again")
+    wait_for(lambda: leases(daemon) == 0, "the leases of late answers to be released")
+    assert session.counters().reopened == 0
+
+
+def test_a_store_sent_to_a_stopped_daemon_is_done_when_it_goes_on(
+    daemon: Kvstowd, engine: ClientEngine
+) -> None:
+    with stopped(daemon):
+        transfer = engine.begin_store([1, 2], [0, 1])
+        assert not transfer.done()
+    assert transfer.wait(LONG_S)
+    assert (transfer.state, transfer.statuses) == (TransferState.DONE, "AA")
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_after_a_restart_the_engine_goes_on_by_itself(socket: Path, how: signal.Signals) -> None:
+    with running_kvstowd(socket.parent) as first, connected_engine(first.target) as engine:
+        engine.store([1, 2], [0, 1])
+        old = engine.session.generation
+        first.process.send_signal(how)
+        first.wait_exit()
+        wait_for(lambda: engine.session.ticket is None, "the loss of the session")
+        assert engine.lookup([1, 2]).missed_because == "away"
+        with running_kvstowd(socket.parent):
+            wait_for(lambda: engine.session.state is SessionState.OPEN, "another session")
+            with pytest.raises(Refused, match="STALE_GENERATION"):
+                engine.session.store(keys([1]), [0], old)
+            assert engine.lookup([1, 2]).count == 0
+            engine.store([1, 2], [0, 1])
+            engine.load([1, 2], [3, 4])
+
+
+def test_a_load_under_way_when_the_daemon_is_killed_is_lost(
+    daemon: Kvstowd, engine: ClientEngine
+) -> None:
+    engine.store([1], [0])
+    with held(daemon, LOAD):
+        load = engine.session.load(keys([1]), [5], engine.lookup([1]))
+        daemon.kill()
+        assert load.wait(LONG_S)
+    assert load.state is TransferState.LOST
+
+
+def test_a_daemon_that_drains_reports_what_runs_and_takes_no_more(
+    daemon: Kvstowd, engine: ClientEngine
+) -> None:
+    with held(daemon, STORE):
+        transfer = engine.begin_store([1], [0])
+        daemon.terminate()
+        wait_for(lambda: engine.session.state is SessionState.DRAINING, "the news")
+        assert engine.lookup([1]).missed_because == "draining"
+        assert not transfer.done()
+    assert transfer.wait(LONG_S)
+    assert transfer.state is TransferState.DONE
+
+
+def test_a_session_lost_while_its_copy_runs_gives_no_block_back_early(
+    daemon: Kvstowd, engine: ClientEngine
+) -> None:
+    with held(daemon, STORE):
+        transfer = engine.begin_store([1, 2], [0, 1])
+        assert engine.session.ticket is not None
+        with grpc.insecure_channel(daemon.target) as channel:
+            request = cache_pb2.CloseSessionRequest(session_id=engine.session.ticket.session_id)
+            cache_pb2_grpc.CacheServiceStub(channel).CloseSession(request)
+        wait_for(lambda: engine.session.ticket is None, "the loss of the session")
+        assert not transfer.done()
+    assert transfer.wait(LONG_S)
+    assert transfer.state is TransferState.LOST
+    engine.wait_open()
+    engine.store([1, 2], [0, 1])

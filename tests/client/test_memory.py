@@ -1,0 +1,32 @@
+"""Engine memory: whose it is, and what is left of it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from kvstow.client import (
+    EngineMemory,
+)
+from kvstow.client.memory import DIRECTORY
+from kvstow.v1 import transfer_pb2
+
+STORE = transfer_pb2.TRANSFER_KIND_STORE
+LOAD = transfer_pb2.TRANSFER_KIND_LOAD
+LONG_S = 60.0
+
+
+def test_the_files_of_a_killed_engine_are_gone_with_the_next_one() -> None:
+    program = "import time; from kvstow.client import EngineMemory as M; m = M(4096); print(m.path, flush=True); time.sleep(600)"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        path = Path(process.stdout.readline().strip())
+        assert path.stat().st_mode & 0o777 == 0o600
+        with EngineMemory(4096):
+            assert path.exists()  # its process lives
+        process.kill()
+    with EngineMemory(4096) as memory:
+        assert not path.exists()
+        assert memory.path.parent == DIRECTORY
+    assert not memory.path.exists()
