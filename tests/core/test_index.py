@@ -1,0 +1,145 @@
+"""The index: every move from every state, random histories against a dict, and the handing back of a retired one.
+
+Everything is asked of a dense index and of one that is split into shards; they must not differ in any answer.
+"""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core.engines import key
+from kvstow.server.core.errors import BooksError
+from kvstow.server.core.index import DENSE_LIMIT, TRANSITIONS, BlockIndex, Move
+from kvstow.server.core.types import KeyState
+
+SLOT_LIMITS = (DENSE_LIMIT, DENSE_LIMIT + 1)
+"""The first makes one dictionary, the second makes shards."""
+
+KEYS = [key(number) for number in range(12)]
+SLOT = 7
+
+MOVES: dict[Move, Callable[[BlockIndex, bytes], None]] = {
+    Move.BEGIN: lambda index, moved: index.begin(moved, SLOT),
+    Move.PUBLISH: BlockIndex.publish,
+    Move.ABORT: BlockIndex.abort,
+    Move.EVICT: BlockIndex.evict,
+}
+
+WAYS: dict[KeyState, tuple[Move, ...]] = {
+    KeyState.ABSENT: (),
+    KeyState.WRITING: (Move.BEGIN,),
+    KeyState.READY: (Move.BEGIN, Move.PUBLISH),
+}
+"""How a new key comes into each state."""
+
+
+@pytest.fixture(params=SLOT_LIMITS, ids=["dense", "sharded"])
+def index(request: pytest.FixtureRequest) -> BlockIndex:
+    return BlockIndex(1, request.param)
+
+
+def facts(index: BlockIndex) -> tuple[object, ...]:
+    """Everything that an index shows."""
+    return (
+        dict(index.ready_items()),
+        dict(index.writing_items()),
+        index.ready_count,
+        index.writing_count,
+    )
+
+
+def test_the_table_names_every_state() -> None:
+    assert TRANSITIONS.keys() == set(KeyState)
+
+
+@pytest.mark.parametrize("state", KeyState)
+@pytest.mark.parametrize("move", Move)
+def test_every_move_from_every_state(index: BlockIndex, state: KeyState, move: Move) -> None:
+    moved, bystander = KEYS[:2]
+    for before in WAYS[KeyState.READY]:
+        MOVES[before](index, bystander)
+    for before in WAYS[state]:
+        MOVES[before](index, moved)
+    assert index.state(moved) is state
+
+    reached = TRANSITIONS[state].get(move)
+    if reached is None:
+        shown = facts(index)
+        with pytest.raises(BooksError, match=moved.hex()):
+            MOVES[move](index, moved)
+        assert facts(index) == shown
+    else:
+        MOVES[move](index, moved)
+        assert index.state(moved) is reached
+        assert index.is_writing(moved) is (reached is KeyState.WRITING)
+        assert index.probe([moved]) == [SLOT if reached is KeyState.READY else None]
+    assert index.state(bystander) is KeyState.READY
+
+
+@given(
+    history=st.lists(st.tuples(st.sampled_from(Move), st.sampled_from(KEYS))),
+    asked=st.lists(st.sampled_from(KEYS), unique=True),
+    start=st.integers(0, 3),
+)
+def test_random_histories_against_a_dict(
+    history: list[tuple[Move, bytes]], asked: list[bytes], start: int
+) -> None:
+    indexes = [BlockIndex(1, limit) for limit in SLOT_LIMITS]
+    model = dict.fromkeys(KEYS, KeyState.ABSENT)
+    for move, moved in history:
+        reached = TRANSITIONS[model[moved]].get(move)
+        if reached is None:
+            continue
+        model[moved] = reached
+        for index in indexes:
+            MOVES[move](index, moved)
+
+    def leading(keys: list[bytes], *states: KeyState) -> int:
+        found = [model[each] in states for each in keys]
+        return [*found, False].index(False)
+
+    ready = dict.fromkeys((each for each in KEYS if model[each] is KeyState.READY), SLOT)
+    writing = dict.fromkeys((each for each in KEYS if model[each] is KeyState.WRITING), SLOT)
+    for index in indexes:
+        assert facts(index) == (ready, writing, len(ready), len(writing))
+        assert [index.state(each) for each in KEYS] == list(model.values())
+        assert index.probe(asked) == [ready.get(each) for each in asked]
+        assert index.ready_prefix(asked) == [SLOT] * leading(asked, KeyState.READY)
+        assert index.present_count(asked, start) == leading(
+            asked[start:], KeyState.READY, KeyState.WRITING
+        )
+
+
+@pytest.mark.parametrize("slot_limit", SLOT_LIMITS)
+def test_a_retired_index_hands_every_slot_back_once(slot_limit: int) -> None:
+    index = BlockIndex(1, slot_limit)
+    keys = [key(number) for number in range(200)]
+    for slot, stored in enumerate(keys):
+        index.begin(stored, slot)
+        index.publish(stored)
+
+    batches = []
+    while batch := index.drain_shard():
+        batches.append(batch)
+        assert index.ready_count == len(keys) - sum(map(len, batches))
+    assert sorted(slot for batch in batches for slot in batch) == list(range(len(keys)))
+    assert (len(batches) > 1) is (slot_limit > DENSE_LIMIT)
+    assert index.drain_shard() == []
+    assert facts(index) == ({}, {}, 0, 0)
+
+
+def test_what_is_evicted_from_a_retired_index_is_not_handed_back() -> None:
+    index = BlockIndex(1, DENSE_LIMIT + 1)
+    for slot, stored in enumerate(KEYS):
+        index.begin(stored, slot)
+        index.publish(stored)
+    first = index.drain_shard()
+    left = dict(index.ready_items())
+    evicted, slot = left.popitem()
+    index.evict(evicted)
+    rest = []
+    while batch := index.drain_shard():
+        rest += batch
+    assert sorted([*first, *rest, slot]) == list(range(len(KEYS)))

@@ -1,0 +1,198 @@
+"""The host pool over random histories, against a model that finds room by looking at every slot.
+
+What is promised: `room` says exactly what `take` can deliver, nobody loses a block that is held or protected, and nobody
+loses more than is needed.
+"""
+
+from collections.abc import Collection, Mapping
+from math import ceil
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from core.engines import SLOT_BYTES, key, lru, named_policy
+from kvstow.server.core.errors import BlockTooLarge, BooksError
+from kvstow.server.core.index import BlockIndex
+from kvstow.server.core.policy import POLICY_NAMES
+from kvstow.server.core.pool import HostPool
+
+EXTENT_BYTES = 256
+SIZES = (64, 128, 192)
+"""Four, two and one of them fit into an extent."""
+
+Slots = set[tuple[int, int]]
+"""Slot size and number."""
+
+sizes = st.sampled_from(SIZES)
+
+
+class PoolHistory(RuleBasedStateMachine):
+    """One index per slot size; batches of slots are taken, filled, held and dropped in any order."""
+
+    @initialize(extent_count=st.integers(1, 4), policy=st.sampled_from(POLICY_NAMES))
+    def begin(self, extent_count: int, policy: str) -> None:
+        self.pool = HostPool(extent_count * EXTENT_BYTES, EXTENT_BYTES, named_policy(policy))
+        self.tables = {size: self.pool.table(size) for size in SIZES}
+        self.indexes = {size: self.new_index(size) for size in SIZES}
+        self.taken: list[tuple[int, list[int]]] = []
+        self.held: list[tuple[int, list[int]]] = []
+        self.key_count = 0
+
+    def new_index(self, size: int) -> BlockIndex:
+        return BlockIndex(1, self.pool.slot_limit(size))
+
+    def ready(self) -> Slots:
+        """Slots with a block that a lookup would find."""
+        return {
+            (size, slot) for size, index in self.indexes.items() for _, slot in index.ready_items()
+        }
+
+    def busy(self) -> Slots:
+        """Slots that somebody fills or reads."""
+        return {(size, slot) for size, slots in [*self.taken, *self.held] for slot in slots}
+
+    def counted_room(self, size: int, protected: Mapping[int, Collection[int]]) -> list[int]:
+        """Slots of one size that can be had: for nothing, by eviction, and from other sizes."""
+        ready, busy = self.ready(), self.busy()
+        kept = busy | {(other, slot) for other, slots in protected.items() for slot in slots}
+        per_extent = self.tables[size].slots_per_extent
+        free = evictable = reclaimable = 0
+        unused = self.pool.extent_count
+        for other, table in self.tables.items():
+            for extent in table.extents.values():
+                unused -= 1
+                slots = {(other, slot) for slot in table.slots_of(extent)}
+                if other == size:
+                    free += len(slots - busy - ready)
+                    evictable += len(slots & ready - kept)
+                elif slots.isdisjoint(kept):
+                    reclaimable += per_extent
+        return [free + unused * per_extent, evictable, reclaimable]
+
+    def extents_of_others(self, size: int) -> int:
+        return sum(len(table.extents) for other, table in self.tables.items() if other != size)
+
+    @rule(data=st.data(), size=sizes, wanted=st.integers(1, 9))
+    def take(self, data: st.DataObject, size: int, wanted: int) -> None:
+        ready, busy = self.ready(), self.busy()
+        named = data.draw(st.sets(st.sampled_from(sorted(ready)))) if ready else set()
+        protected = {other: {slot for at, slot in named if at == other} for other in SIZES}
+        free, evictable, reclaimable = self.counted_room(size, protected)
+
+        count = self.pool.room(self.tables[size], wanted, protected)
+        assert count == min(wanted, free + evictable + reclaimable)
+        assert self.ready() == ready
+        others, per_extent = self.extents_of_others(size), self.tables[size].slots_per_extent
+        slots = self.pool.take(self.tables[size], count, protected)
+        assert slots == sorted(set(slots))
+        assert len(slots) == count
+
+        lost = ready - self.ready()
+        assert busy.isdisjoint((size, slot) for slot in slots)
+        assert lost.isdisjoint(busy | named)
+        missing = max(0, count - free - evictable)
+        assert others - self.extents_of_others(size) == ceil(missing / per_extent)
+        if not missing:
+            assert len(lost) == max(0, count - free)
+            assert all(other == size for other, _ in lost)
+        self.taken.append((size, slots))
+
+    @rule(data=st.data(), good=st.booleans())
+    def end_copy(self, data: st.DataObject, good: bool) -> None:
+        if not self.taken:
+            return
+        size, slots = self.taken.pop(data.draw(st.integers(0, len(self.taken) - 1)))
+        if not good:
+            self.tables[size].give_back(slots)
+            return
+        keys = [key(self.key_count + at) for at in range(len(slots))]
+        self.key_count += len(slots)
+        for stored, slot in zip(keys, slots, strict=True):
+            self.indexes[size].begin(stored, slot)
+            self.indexes[size].publish(stored)
+        self.tables[size].settle(slots, keys, self.indexes[size], now=float(self.key_count))
+
+    @rule(data=st.data(), size=sizes)
+    def hold(self, data: st.DataObject, size: int) -> None:
+        ready = sorted(slot for other, slot in self.ready() if other == size)
+        if ready:
+            slots = data.draw(st.lists(st.sampled_from(ready), unique=True))
+            self.tables[size].hold(slots, now=float(self.key_count))
+            self.held.append((size, slots))
+
+    @rule(data=st.data())
+    def let_go(self, data: st.DataObject) -> None:
+        if self.held:
+            size, slots = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+            self.tables[size].unhold(slots, now=float(self.key_count))
+
+    @rule(size=sizes)
+    def reset(self, size: int) -> None:
+        """All blocks of a size are dropped; those that are held are free when their readers have ended."""
+        table, index = self.tables[size], self.indexes[size]
+        for other, slots in self.held:
+            if other == size:
+                table.orphan(slots)
+        index.retired = True
+        if index.ready_count:
+            table.retired.append(index)
+        self.indexes[size] = self.new_index(size)
+
+    @rule()
+    def sweep(self) -> None:
+        left = any(table.retired for table in self.tables.values())
+        assert self.pool.sweep() is left
+
+    @invariant()
+    def counters_are_right(self) -> None:
+        ready, busy = self.ready(), self.busy()
+        for size, table in self.tables.items():
+            slots = {
+                (size, slot)
+                for extent in table.extents.values()
+                for slot in table.slots_of(extent)
+            }
+            assert table.busy_count == len(slots & busy)
+            assert table.evictable_count == len(slots & ready - busy)
+            assert table.free_count + table.retired_count == len(slots - ready - busy)
+            table.policy.check()
+        used = sum(len(table.extents) for table in self.tables.values())
+        assert used + self.pool.unused_count == self.pool.extent_count
+
+
+TestPoolHistory = PoolHistory.TestCase
+TestPoolHistory.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+
+
+def test_a_pool_uses_whole_extents() -> None:
+    pool = HostPool(3 * EXTENT_BYTES - 1, EXTENT_BYTES, lru)
+    assert pool.extent_count == pool.unused_count == 2
+    assert [pool.slot_limit(size) for size in SIZES] == [8, 4, 2]
+
+
+def test_a_slot_larger_than_an_extent_is_refused() -> None:
+    pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, lru)
+    pool.check_fits(EXTENT_BYTES)
+    with pytest.raises(BlockTooLarge) as refused:
+        pool.check_fits(EXTENT_BYTES + 1)
+    assert refused.value.facts == {"slot_bytes": "257", "extent_bytes": "256"}
+    assert not pool.tables
+
+
+def test_a_victim_without_a_block_is_our_own_mistake() -> None:
+    """A slot that is in the order of eviction although nothing is stored in it."""
+    pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, lru)
+    table = pool.table(SLOT_BYTES)
+    table.policy.insert(pool.take(table, 4, {}))
+    table.busy_count = 0
+    with pytest.raises(BooksError, match="holds no block"):
+        pool.take(table, 1, {})
+
+
+def test_a_slot_without_a_block_has_no_identity() -> None:
+    pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, named_policy("arc"))
+    table = pool.table(SLOT_BYTES)
+    with pytest.raises(BooksError, match="identity"):
+        table.policy.insert(pool.take(table, 1, {}))

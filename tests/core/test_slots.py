@@ -1,0 +1,127 @@
+"""The slots of one size: runs, extents, holds, and what a bug in our own accounts would look like."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from core.engines import SLOT_BYTES, key
+from kvstow.server.core.errors import BooksError
+from kvstow.server.core.index import BlockIndex
+from kvstow.server.core.policy import Lru
+from kvstow.server.core.slots import SlotTable
+
+SLOTS_PER_EXTENT = 4
+
+
+@pytest.fixture
+def table() -> SlotTable:
+    """Two extents of four slots, the second one of the pool and the fourth."""
+    table = SlotTable(SLOT_BYTES, SLOTS_PER_EXTENT, Lru())
+    table.add_extent(1)
+    table.add_extent(3)
+    return table
+
+
+def fill(table: SlotTable, count: int) -> tuple[BlockIndex, list[int]]:
+    """Fill slots with blocks."""
+    index = BlockIndex(1, 100)
+    slots = table.take(count)
+    keys = [key(slot) for slot in slots]
+    for slot, stored in zip(slots, keys, strict=True):
+        index.begin(stored, slot)
+        index.publish(stored)
+    table.settle(slots, keys, index, now=1.0)
+    return index, slots
+
+
+def counts(table: SlotTable) -> tuple[int, int, int]:
+    """Free, busy and evictable slots."""
+    return table.free_count, table.busy_count, table.evictable_count
+
+
+def test_a_slot_says_where_it_lies(table: SlotTable) -> None:
+    assert table.slot_count == 8
+    assert table.take(8) == [4, 5, 6, 7, 12, 13, 14, 15]
+
+
+def test_slots_are_handed_out_in_ascending_runs(table: SlotTable) -> None:
+    first, second, third = table.take(3), table.take(3), table.take(2)
+    assert [first, second, third] == [[12, 13, 14], [4, 5, 15], [6, 7]]
+
+
+def test_slots_that_come_back_are_handed_out_in_order_again(table: SlotTable) -> None:
+    table.take(8)
+    table.give_back([6, 13, 4, 12, 5])
+    assert table.take(5) == [4, 5, 6, 12, 13]
+
+
+def test_the_life_of_a_slot(table: SlotTable) -> None:
+    assert counts(table) == (8, 0, 0)
+    index, slots = fill(table, 2)
+    assert counts(table) == (6, 0, 2)
+    table.hold(slots, now=2.0)
+    table.hold(slots[:1], now=3.0)
+    assert counts(table) == (6, 2, 0)
+    table.unhold(slots, now=4.0)
+    assert counts(table) == (6, 1, 1)
+    assert table.orphan(slots[:1]) == 1
+    assert table.orphan(slots[:1]) == 0
+    assert index.ready_count == 1
+    table.unhold(slots[:1], now=5.0)
+    assert counts(table) == (7, 0, 1)
+
+
+def test_a_slot_that_a_batch_names_twice_is_held_twice(table: SlotTable) -> None:
+    _, (slot,) = fill(table, 1)
+    table.hold([slot, slot], now=2.0)
+    assert table.holds[slot] == 2
+    table.unhold([slot, slot], now=3.0)
+    assert counts(table) == (7, 0, 1)
+    assert list(table.policy.order()) == [slot]
+
+
+def test_a_held_slot_is_not_touched(table: SlotTable) -> None:
+    _, slots = fill(table, 3)
+    table.hold(slots[:1], now=2.0)
+    table.touch(slots)
+    assert list(table.policy.order()) == [slots[2], slots[1]]
+
+
+def test_an_extent_remembers_when_it_was_last_used(table: SlotTable) -> None:
+    _, slots = fill(table, 1)
+    extent = table.extents[3]
+    assert extent.used_at == 1.0
+    table.hold(slots, now=2.0)
+    assert extent.used_at == 2.0
+    table.unhold(slots, now=3.0)
+    assert extent.used_at == 3.0
+    assert table.extents[1].used_at == 0.0
+
+
+def test_an_extent_leaves_and_comes_back(table: SlotTable) -> None:
+    table.drop_extent(table.extents[1])
+    assert counts(table) == (4, 0, 0)
+    assert table.take(4) == [12, 13, 14, 15]
+    table.add_extent(1)
+    assert table.take(2) == [4, 5]
+
+
+Mistake = Callable[[SlotTable, Sequence[int]], object]
+
+MISTAKES: dict[str, Mistake] = {
+    "take more than is free": lambda table, slots: table.take(7),
+    "give back what is stored": lambda table, slots: table.give_back(slots[:1]),
+    "give back what is held": lambda table, slots: table.give_back(slots[1:]),
+    "end a hold that nobody has": lambda table, slots: table.unhold(slots[:1], now=3.0),
+    "drop an extent in use": lambda table, slots: table.drop_extent(table.extents[3]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES.keys())
+def test_our_own_mistakes_are_found(table: SlotTable, mistake: Mistake) -> None:
+    _, slots = fill(table, 2)
+    table.hold(slots[1:], now=2.0)
+    before = counts(table)
+    with pytest.raises(BooksError):
+        mistake(table, slots)
+    assert counts(table) == before
