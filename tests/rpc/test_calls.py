@@ -1,8 +1,12 @@
 """Calls as an engine makes them, over a real socket: streams, waits, threads, bytes."""
 
+import signal
+import subprocess
+import sys
 import threading
 
 import grpc
+import pytest
 
 from kvstow.v1 import admin_pb2, cache_pb2, cache_pb2_grpc, debug_pb2, transfer_pb2
 from rpc.rig import PATIENCE_S, Engine, Served, config, metadata, served, wait_for
@@ -44,6 +48,34 @@ def test_the_daemon_sees_a_client_go() -> None:
             next(stream)
             assert streaming(daemon) == [True]
         wait_for(lambda: streaming(daemon) == [False])
+
+
+FROZEN = """
+import sys
+import grpc
+from kvstow.v1 import cache_pb2, cache_pb2_grpc
+channel = grpc.insecure_channel(sys.argv[1])
+stub = cache_pb2_grpc.CacheServiceStub(channel)
+stream = stub.Watch(cache_pb2.WatchRequest(session_id=int(sys.argv[2])))
+next(stream)
+print("watching", flush=True)
+list(stream)
+"""
+
+
+@pytest.mark.soak
+def test_the_daemon_sees_a_client_stop() -> None:
+    """It neither answers nor closes: only pings tell."""
+    with served() as daemon:
+        target, session_id = f"unix:{daemon.socket}", str(Engine(daemon).session_id)
+        command = [sys.executable, "-c", FROZEN, target, session_id]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+            assert client.stdout is not None
+            assert client.stdout.readline() == "watching\n"
+            client.send_signal(signal.SIGSTOP)
+            assert streaming(daemon) == [True]
+            wait_for(lambda: streaming(daemon) == [False])
+            client.kill()
 
 
 def test_events_come_without_other_traffic_and_resume_where_the_reader_was() -> None:

@@ -49,14 +49,15 @@ _ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 _DEBUG = debug_pb2.DESCRIPTOR.services_by_name["DebugService"].full_name
 
 CHANNEL_OPTIONS: Sequence[tuple[str, int]] = (
-    # A peer that neither answers nor closes (stopped, or its host gone) is dropped after 15 s, and
-    # with it its stream. Peers may do the same to us as often.
+    # A peer that neither answers nor closes (stopped, say) is dropped within 15 s, and with it its
+    # stream. The last timeout is that of pings gRPC sends for its own ends: while one is unanswered
+    # (a minute, by default) no other is sent. Peers may ask us every 5 s.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
     # Two daemons never share a port.
     ("grpc.so_reuseport", 0),
 )
