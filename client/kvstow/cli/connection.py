@@ -1,0 +1,48 @@
+"""The connection of one command, and how its errors are said.
+
+An error is one line with what to do next. Exit codes: 1 the daemon said no, 2 the command line is
+wrong, 3 no daemon answers.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from kvstow.client import Budgets, Client, Refused, Unreachable
+from kvstow.client.target import check_target, is_listening
+
+REFUSED = 1
+UNREACHABLE = 3
+_BUDGETS = Budgets(control_s=5.0)
+
+
+@contextmanager
+def connected(target: str) -> Iterator[Client]:
+    """A client whose errors end the command."""
+    try:
+        check_target(target)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--target") from None
+    with Client(target, _BUDGETS) as client:
+        try:
+            yield client
+        except Refused as refused:
+            _fail(f"{refused}. {refused.next_step}".rstrip(), REFUSED)
+        except Unreachable as error:
+            _fail(why_unreachable(target, error), UNREACHABLE)
+
+
+def why_unreachable(target: str, error: Unreachable) -> str:
+    """What is wrong, and what to do."""
+    if is_listening(target):
+        return f"the daemon at {target} does not answer ({error}). See its log and its state."
+    return (
+        f"no daemon listens at {target}. Start kvstowd, or name another with --target or "
+        "KVSTOW_TARGET."
+    )
+
+
+def _fail(line: str, code: int) -> None:
+    typer.echo(f"kvstow: {line}", err=True)
+    raise typer.Exit(code)

@@ -1,0 +1,153 @@
+"""The commands of `kvstow`, against a real daemon."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from kvstow.cli.app import app
+from support.client_engine import BLOCK_BYTES, ClientEngine, connected_engine
+from support.kvstowd import Kvstowd, running_kvstowd
+from support.waiting import wait_for
+
+
+@pytest.fixture
+def daemon() -> Iterator[Kvstowd]:
+    with (
+        tempfile.TemporaryDirectory(prefix="kvstow-") as directory,
+        running_kvstowd(Path(directory), debug_service=True) as running,
+    ):
+        yield running
+
+
+@pytest.fixture
+def engine(daemon: Kvstowd) -> Iterator[ClientEngine]:
+    """An engine that stored three blocks and looked four up."""
+    with connected_engine(daemon.target) as connected:
+        connected.store([1, 2, 3], [0, 1, 2])
+        connected.lookup([1, 2, 3, 4])
+        yield connected
+
+
+def run(daemon: Kvstowd, *words: str, answer: str = "") -> Result:
+    """Run a command against the daemon."""
+    return CliRunner().invoke(
+        app, words, input=answer, env={"KVSTOW_TARGET": daemon.target, "COLUMNS": "160"}
+    )
+
+
+def ask(daemon: Kvstowd, *words: str) -> Any:
+    """Run a command with --json; returns what it prints."""
+    result = run(daemon, *words, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_status(daemon: Kvstowd, engine: ClientEngine) -> None:
+    found = ask(daemon, "status")
+    assert (found["state"], found["pool_bytes"]) == ("ready", 1 << 20)
+    (slots,) = found["slots"]
+    assert (slots["slot_bytes"], slots["held_count"]) == (BLOCK_BYTES, 3)
+    assert found["boot_id"] in run(daemon, "status").stdout
+
+
+def test_spaces(daemon: Kvstowd, engine: ClientEngine) -> None:
+    (space,) = ask(daemon, "spaces")
+    assert space["identity"]["model"] == "model"
+    assert space["identity"]["group_block_bytes"] == [BLOCK_BYTES]
+    assert (space["ready_count"], space["session_count"]) == (3, 1)
+    assert (space["hit_count"], space["missed_count"], space["stored_count"]) == (3, 1, 3)
+    assert "75.0 %" in run(daemon, "spaces").stdout
+
+
+def test_sessions(daemon: Kvstowd, engine: ClientEngine) -> None:
+    (session,) = ask(daemon, "sessions")
+    assert (session["name"], session["streaming"]) == ("engine", True)
+    assert (session["attached_ranks"], session["world_size"]) == ([0], 1)
+    assert (session["lease_count"], session["held_count"]) == (1, 3)
+    assert "1/1" in run(daemon, "sessions").stdout
+
+
+def test_transfers(daemon: Kvstowd, engine: ClientEngine) -> None:
+    assert ask(daemon, "transfers") == {"total_count": 0, "transfers": []}
+    with daemon.held_stores():
+        engine.begin_store([5, 6], [5, 6])
+        engine.begin_store([7], [7])
+        wait_for(
+            lambda: ask(daemon, "transfers")["transfers"][0]["state"] == "running", "the copy"
+        )
+        listed = ask(daemon, "transfers", "--limit", "1")
+        assert listed["total_count"] == 2
+        (transfer,) = listed["transfers"]
+        assert (transfer["kind"], transfer["block_count"]) == ("store", 2)
+        assert (transfer["abandoned"], transfer["overdue"]) == (False, False)
+        assert "the 1 oldest of 2" in run(daemon, "transfers", "--limit", "1").stdout
+        engine.session.reset()
+        assert "abandoned" in run(daemon, "transfers").stdout
+
+
+def test_reset_of_one_space(daemon: Kvstowd, engine: ClientEngine) -> None:
+    (space,) = ask(daemon, "spaces")
+    (result,) = ask(daemon, "reset", "--space", str(space["space_id"]), "--wait", "1")
+    assert (result["dropped_count"], result["drained"]) == (3, True)
+    assert result["generation"] == space["generation"] + 1
+    assert engine.lookup([1, 2, 3]).count == 0
+
+
+def test_reset_of_all_spaces_asks_first(daemon: Kvstowd, engine: ClientEngine) -> None:
+    refused = run(daemon, "reset", "--all", answer="n\n")
+    assert refused.exit_code == 1
+    assert engine.lookup([1, 2, 3]).count == 3
+    assert run(daemon, "reset", "--all", answer="y\n").exit_code == 0
+    wait_for(lambda: engine.lookup([1, 2, 3]).count == 0, "the reset")
+    engine.store([1], [0])
+    assert run(daemon, "reset", "--all", "--yes").exit_code == 0
+    wait_for(lambda: engine.lookup([1]).count == 0, "the second reset")
+
+
+def test_top_shows_what_happens_between_two_looks(daemon: Kvstowd, engine: ClientEngine) -> None:
+    with daemon.held_stores():
+        engine.begin_store([9], [9])
+        result = run(daemon, "top", "--count", "2", "--interval", "0.1")
+    assert result.exit_code == 0
+    assert "1 sessions, 1 transfers in flight, the oldest for" in result.stdout
+    assert "model" in result.stdout
+    assert "75.0 %" in result.stdout
+
+
+def test_what_the_daemon_refuses_is_one_line_with_the_next_step(daemon: Kvstowd) -> None:
+    result = run(daemon, "reset", "--space", "999")
+    assert result.exit_code == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("kvstow: NO_SUCH_SPACE: ")
+    assert "List the spaces" in line
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["spaces", "--json"], ["reset", "--all", "--yes"], ["top"]]
+)
+def test_without_a_daemon_one_line_says_where_and_what_to_do(
+    tmp_path: Path, words: list[str]
+) -> None:
+    result = CliRunner().invoke(app, [*words, "--target", f"unix:{tmp_path}/none"])
+    assert result.exit_code == 3
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"kvstow: no daemon listens at unix:{tmp_path}/none. Start kvstowd")
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "--target", "nowhere"],
+        ["reset"],
+        ["reset", "--all", "--space", "1"],
+        ["reset", "--space", "0"],
+    ],
+)
+def test_a_command_line_that_is_wrong_asks_no_daemon(words: list[str]) -> None:
+    assert CliRunner().invoke(app, words).exit_code == 2

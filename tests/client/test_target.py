@@ -1,0 +1,50 @@
+"""Targets: what names a daemon, and whether anybody is there."""
+
+import socket as sockets
+from pathlib import Path
+
+import pytest
+
+from kvstow.client.target import check_target, default_target, is_listening
+
+
+@pytest.mark.parametrize(
+    "target", ["unix:/run/kvstow.sock", "unix:relative", "localhost:1234", "[::1]:80"]
+)
+def test_sockets_and_addresses_are_targets(target: str) -> None:
+    check_target(target)
+
+
+@pytest.mark.parametrize("target", ["", "unix:", "localhost", "/run/kvstow.sock", "a:b"])
+def test_anything_else_is_not(target: str) -> None:
+    with pytest.raises(ValueError, match="neither"):
+        check_target(target)
+
+
+def test_the_default_is_in_the_user_s_runtime_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    assert default_target() == "unix:/run/user/7/kvstow/kvstow.sock"
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert default_target() == "unix:/run/kvstow/kvstow.sock"
+
+
+def test_a_socket_is_listened_at_as_long_as_its_process_has_it_open(
+    socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvstow.client.target._ANSWER_S", 0.01)
+    assert not is_listening(f"unix:{socket}")
+    with sockets.socket(sockets.AF_UNIX) as server:
+        server.bind(str(socket))
+        server.listen(0)
+        assert is_listening(f"unix:{socket}")
+        for _ in range(3):  # nobody accepts, and the backlog is full
+            assert is_listening(f"unix://{socket}")
+    assert socket.exists()
+    assert not is_listening(f"unix:{socket}")
+
+
+def test_a_port_is_listened_at_as_long_as_its_process_has_it_open() -> None:
+    with sockets.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert is_listening(f"127.0.0.1:{port}")
+    assert not is_listening(f"127.0.0.1:{port}")
