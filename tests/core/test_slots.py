@@ -8,7 +8,7 @@ from core.engines import SLOT_BYTES, key
 from kvstow.server.core.errors import BooksError
 from kvstow.server.core.index import BlockIndex
 from kvstow.server.core.policy import Lru
-from kvstow.server.core.slots import SlotTable
+from kvstow.server.core.slots import UNUSED, SlotTable
 
 SLOTS_PER_EXTENT = 4
 
@@ -95,7 +95,11 @@ def test_an_extent_remembers_when_it_was_last_used(table: SlotTable) -> None:
     assert extent.used_at == 2.0
     table.unhold(slots, now=3.0)
     assert extent.used_at == 3.0
-    assert table.extents[1].used_at == 0.0
+    assert table.extents[1].used_at == UNUSED
+    table.hold(slots, now=4.0)
+    table.orphan(slots)
+    table.unhold(slots, now=5.0)
+    assert extent.used_at == UNUSED
 
 
 def test_an_extent_leaves_and_comes_back(table: SlotTable) -> None:

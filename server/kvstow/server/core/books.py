@@ -69,11 +69,12 @@ class Counters:
 
 @dataclass(slots=True)
 class Books:
-    """Every table; keys of `transfers` are session and transfer id."""
+    """Every table; keys of `transfers` are session and transfer id, session ids start above `session_base`."""
 
     limits: Limits
     pool: HostPool
     admission: Admission
+    session_base: int = 0
     spaces: dict[SpaceId, Space] = field(default_factory=dict)
     space_ids: dict[Identity, SpaceId] = field(default_factory=dict)
     sessions: dict[SessionId, Session] = field(default_factory=dict)

@@ -30,6 +30,9 @@ DENSE_LIMIT = 1 << 15
 SHARD_TARGET = 1 << 12
 """Entries per shard that a larger index aims at when full."""
 
+DRAIN_LIMIT = 1 << 10
+"""Entries of a retired index that are taken out in one step: what becomes of them takes some milliseconds."""
+
 _SHARD_SHIFT = 32
 """A dictionary uses the low bits of a hash first; shards are chosen by bits above them."""
 
@@ -158,13 +161,17 @@ class BlockIndex:
         self.ready_count -= 1
 
     def drain_shard(self) -> list[int]:
-        """Take out the READY entries of one shard of a retired index; returns their slots, empty when none is left."""
-        while self._shards:
-            slots = list(self._shards.pop().values())
-            if slots:
-                self.ready_count -= len(slots)
-                return slots
-        return []
+        """Take out some READY entries of one shard of a retired index; returns their slots, empty when none is left."""
+        while self._shards and not self._shards[-1]:
+            # Each shard is freed as it empties: all of them in one step would take a tenth of a second.
+            self._shards.pop()
+            self._probes.pop()
+        if not self._shards:
+            return []
+        shard = self._shards[-1]
+        slots = [shard.popitem()[1] for _ in range(min(len(shard), DRAIN_LIMIT))]
+        self.ready_count -= len(slots)
+        return slots
 
     def ready_items(self) -> Iterator[tuple[bytes, int]]:
         """All READY keys with their slots; for checks only, it walks everything."""

@@ -50,6 +50,7 @@ class Ledger:
         make_policy: makes the eviction policy of a slot size.
         admission: decides which offered blocks are worth storing.
         limits: what bounds the books.
+        session_base: session ids start above it; a random one keeps those of another daemon process from being valid.
     """
 
     def __init__(
@@ -60,8 +61,10 @@ class Ledger:
         make_policy: PolicyFactory,
         admission: Admission,
         limits: Limits,
+        session_base: int = 0,
     ) -> None:
-        self._books = Books(limits, HostPool(pool_bytes, extent_bytes, make_policy), admission)
+        pool = HostPool(pool_bytes, extent_bytes, make_policy)
+        self._books = Books(limits, pool, admission, session_base)
 
     def open_session(self, identity: Identity, name: str, *, now: float) -> SessionId:
         """Open a session in the space of `identity`, which is made if it is new; it lives for the grace time unless
@@ -240,11 +243,7 @@ class Ledger:
         return told
 
     def acknowledge(self, session: SessionId, sequence: int) -> None:
-        """Forget the events of a session up to `sequence`.
-
-        Raises:
-            NoSuchSession, InvalidRequest.
-        """
+        """Forget the events of a session up to `sequence`. Raises NoSuchSession, InvalidRequest."""
         lives.acknowledge(self._books, session, sequence)
 
     def announce_drain(self, *, now: float) -> None:

@@ -29,7 +29,7 @@ def open_session(books: Books, identity: Identity, name: str, *, now: float) -> 
     space = _space_for(books, identity)
     grace_deadline = now + books.limits.grace_s
     session = Session(
-        SessionId(books.serial()),
+        SessionId(books.session_base + books.serial()),
         name,
         space.id,
         now,

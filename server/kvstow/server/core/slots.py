@@ -11,6 +11,7 @@ The number of a slot says where it lies: slot = extent * slots_per_extent + posi
 flat lists, never an object. Nothing here chooses victims or knows transfers; `pool.HostPool` and the verbs of the ledger do.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
 
 from .errors import BooksError
@@ -26,7 +27,8 @@ class Extent:
 
     Attributes:
         number: which piece of the pool.
-        free: free slots, the lowest number last, so that slots are handed out in ascending runs.
+        free: free slots, the lowest number last, so that slots are handed out in ascending runs. An array, because the
+            garbage collector would walk lists: there are many after a reset.
         busy_count: slots that are held or taken; such an extent cannot be reclaimed.
         used_at: when a slot of it was last stored or read, in seconds of the caller's clock; UNUSED if all are free.
     """
@@ -35,7 +37,7 @@ class Extent:
 
     def __init__(self, number: int, first_slot: int, slot_count: int) -> None:
         self.number = number
-        self.free = list(range(first_slot + slot_count - 1, first_slot - 1, -1))
+        self.free = array("q", range(first_slot + slot_count - 1, first_slot - 1, -1))
         self.busy_count = 0
         self.used_at = UNUSED
 
@@ -130,7 +132,7 @@ class SlotTable:
         taken: list[int] = []
         while len(taken) < count:
             extent = self._open[-1]
-            chunk = extent.free[len(taken) - count :]
+            chunk = extent.free[len(taken) - count :].tolist()
             del extent.free[len(taken) - count :]
             extent.busy_count += len(chunk)
             taken += chunk

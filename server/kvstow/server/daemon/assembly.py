@@ -1,5 +1,6 @@
 """How the parts of the daemon are put together from its settings."""
 
+import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -102,4 +103,5 @@ def _ledger(config: Config) -> Ledger:
             max_deadline_s=config.max_deadline_s,
             grace_s=config.session_grace_s,
         ),
+        session_base=secrets.randbelow(1 << 40),
     )
