@@ -47,11 +47,12 @@ def identity(
     weights: str = "1",
     block_bytes: Sequence[int] = (SLOT_BYTES,),
     world_size: int = 1,
+    key_bytes: int = 8,
 ) -> Identity:
     """An identity whose groups have one segment per block, of `block_bytes` each."""
     groups = tuple(Group((size,)) for size in block_bytes)
     layout = Layout("float32", 16, world_size, "test", groups)
-    return Identity("tenant", model, weights, layout, KeyScheme("test", 8, b""))
+    return Identity("tenant", model, weights, layout, KeyScheme("test", key_bytes, b""))
 
 
 def named_policy(name: str) -> PolicyFactory:

@@ -33,14 +33,17 @@ def pool(world: World, command: Command) -> str:
 
 
 def open_session(world: World, command: Command) -> str:
-    """open SESSION [model=m] [weights=1] [bytes=64/...] [ranks=1] [attach=0..] [blocks=100] [stream=open] [name=]"""
+    """open SESSION [model=m] [weights=1] [bytes=64/...] [ranks=1] [attach=0..] [blocks=100] [key=8] [stream=open] [name=engine]"""
     name, model, weights = command.word(0), command.option("model", "m"), command.option("weights")
     world_size = command.number("ranks", 1)
     sizes = [int(size) for size in command.option("bytes", str(SLOT_BYTES)).split("/")]
     ranks = command.numbers("attach", f"0..{world_size - 1}")
     block_counts = (command.number("blocks", 100),) * len(sizes)
     streams = command.option("stream", "open") == "open"
-    found = identity(model, weights=weights, block_bytes=sizes, world_size=world_size)
+    key_bytes = command.number("key", 8)
+    found = identity(
+        model, weights=weights, block_bytes=sizes, world_size=world_size, key_bytes=key_bytes
+    )
     session = world.ledger.open_session(found, command.option("name", "engine"), now=world.now)
     for rank in ranks:
         world.ledger.attach(session, rank, block_counts)

@@ -41,6 +41,7 @@ VERBS: dict[str, Callable[[World, Command], str]] = {
     "told": lives.told,
     "transfers": views.transfers,
     "unwatch": lives.unwatch,
+    "wanted": work.wanted,
     "watch": lives.watch,
 }
 

@@ -63,6 +63,7 @@ def sessions(world: World, _command: Command) -> str:
 def spaces(world: World, _command: Command) -> str:
     """spaces: all of them"""
     views = world.ledger.snapshot(now=world.now).spaces
+    assert tuple(view.id for view in views) == world.ledger.space_ids()
     return "\n".join(wording.space(view, world.names.space(view.id)) for view in views) or (
         "no spaces"
     )

@@ -57,6 +57,12 @@ def start(world: World, command: Command) -> str:
     return "copying" if started else "ended already, nothing is copied"
 
 
+def wanted(world: World, command: Command) -> str:
+    """wanted SESSION TRANSFER: what the device asks between two pieces of a large copy"""
+    transfer = TransferId(int(command.word(1)))
+    return "yes" if world.ledger.is_wanted(world.session(command), transfer) else "no"
+
+
 def finish(world: World, command: Command) -> str:
     """finish SESSION TRANSFER [fail=POSITIONS] [rank=0]: its copies have ended"""
     rank = command.number("rank", 0)
