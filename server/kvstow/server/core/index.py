@@ -140,7 +140,8 @@ class BlockIndex:
 
     def begin(self, key: bytes, slot: int) -> None:
         """ABSENT to WRITING: `slot` is being filled."""
-        if self.state(key) is not KeyState.ABSENT:
+        shard = self._shards[hash(key) >> _SHARD_SHIFT & self._mask]
+        if key in self._writing or key in shard:
             raise BooksError(f"begin of key {key.hex()} which is {self.state(key).name}")
         self._writing[key] = slot
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .books import Books
+from .index import BlockIndex
 from .pool import Protected
 from .spaces import Space
 from .transfers import Part, Transfer
@@ -17,6 +18,13 @@ from .types import (
     TransferPlan,
 )
 from .validation import check_transfer, fingerprint, repeated_transfer
+
+# The value of an enumeration member costs more than the probe of a key.
+_ACCEPTED = StoreStatus.ACCEPTED.value
+_ALREADY_STORED = StoreStatus.ALREADY_STORED.value
+_ALREADY_STORING = StoreStatus.ALREADY_STORING.value
+_NO_SPACE = StoreStatus.NO_SPACE.value
+_NOT_ADMITTED = StoreStatus.NOT_ADMITTED.value
 
 
 def begin_store(
@@ -67,10 +75,7 @@ def _classify(
     for group in groups:
         index, table = space.indexes[group.group], space.tables[group.group]
         slots = index.probe(group.keys)
-        letters = [
-            _letter(index.is_writing(key), slot)
-            for key, slot in zip(group.keys, slots, strict=True)
-        ]
+        letters = _letters(index, group.keys, slots)
         _apply_admission(books, index.serial, group.keys, letters)
         ready = [slot for slot in slots if slot is not None]
         table.touch(ready)
@@ -79,20 +84,22 @@ def _classify(
     return statuses, protected
 
 
-def _letter(writing: bool, slot: int | None) -> str:
-    if slot is not None:
-        return str(StoreStatus.ALREADY_STORED.value)
-    return str((StoreStatus.ALREADY_STORING if writing else StoreStatus.ACCEPTED).value)
+def _letters(index: BlockIndex, keys: Sequence[bytes], slots: Sequence[int | None]) -> list[str]:
+    is_writing = index.is_writing
+    return [
+        _ALREADY_STORED if slot is not None else _ALREADY_STORING if is_writing(key) else _ACCEPTED
+        for key, slot in zip(keys, slots, strict=True)
+    ]
 
 
 def _apply_admission(books: Books, serial: int, keys: Sequence[bytes], letters: list[str]) -> None:
     if books.admission.admits_all:
         return
-    positions = [at for at, letter in enumerate(letters) if letter == StoreStatus.ACCEPTED.value]
+    positions = [at for at, letter in enumerate(letters) if letter == _ACCEPTED]
     admitted = books.admission.admits([hash((serial, keys[at])) for at in positions])
     for at, yes in zip(positions, admitted, strict=True):
         if not yes:
-            letters[at] = StoreStatus.NOT_ADMITTED.value
+            letters[at] = _NOT_ADMITTED
 
 
 def _accept(
@@ -100,10 +107,10 @@ def _accept(
 ) -> list[tuple[int, int]]:
     """Give slots to the leading blocks that fit, mark the others NO_SPACE; returns (position in group, slot)."""
     index, table = space.indexes[group.group], space.tables[group.group]
-    positions = [at for at, letter in enumerate(letters) if letter == StoreStatus.ACCEPTED.value]
+    positions = [at for at, letter in enumerate(letters) if letter == _ACCEPTED]
     count = books.pool.room(table, len(positions), protected) if positions else 0
     for at in positions[count:]:
-        letters[at] = StoreStatus.NO_SPACE.value
+        letters[at] = _NO_SPACE
     slots = books.pool.take(table, count, protected) if count else []
     for at, slot in zip(positions, slots, strict=False):
         index.begin(group.keys[at], slot)
