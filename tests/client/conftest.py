@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from client.double import Double
-from client.spaces import BUDGETS, identity
-from kvstow.client import Client, Session
-from support.client_engine import ClientEngine, connected_engine
+from client.spaces import PATIENT, identity
+from kvstow.client import Client, EngineMemory, Session
+from support.client_engine import BLOCK_BYTES, BLOCK_COUNT, ClientEngine
 from support.kvstowd import Kvstowd, running_kvstowd
 
 
@@ -32,7 +32,7 @@ def double(socket: Path) -> Iterator[Double]:
 @pytest.fixture
 def open_session(double: Double, socket: Path) -> Iterator[Callable[..., Session]]:
     """Opens sessions with the double; they are closed at the end of the test."""
-    with Client(f"unix:{socket}", BUDGETS) as client:
+    with Client(f"unix:{socket}", PATIENT) as client:
         opened: list[Session] = []
 
         def open_session(**how: Any) -> Session:
@@ -60,5 +60,8 @@ def daemon(socket: Path) -> Iterator[Kvstowd]:
 @pytest.fixture
 def engine(daemon: Kvstowd) -> Iterator[ClientEngine]:
     """An engine of the real daemon."""
-    with connected_engine(daemon.target) as connected:
-        yield connected
+    with (
+        Client(daemon.target, PATIENT) as client,
+        EngineMemory(BLOCK_BYTES * BLOCK_COUNT) as memory,
+    ):
+        yield ClientEngine(client, memory)

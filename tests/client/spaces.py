@@ -2,8 +2,11 @@
 
 from kvstow.client import Budgets, Group, Identity, KeyScheme, Layout
 
-BUDGETS = Budgets(lookup_s=0.05, transfer_s=0.05, control_s=30.0)
-"""Short where a test waits for them to be used up."""
+PATIENT = Budgets(lookup_s=30.0, transfer_s=30.0, control_s=30.0)
+"""Never used up, unless something is broken."""
+
+SHORT_S = 0.02
+"""The budget of a call that a test lets run out of it."""
 
 BLOCK_BYTES = 256
 KEY_BYTES = 4

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from client.faults import LOAD, STORE, held
+from client.spaces import SHORT_S
 from kvstow.client import (
     Client,
     Refused,
@@ -29,7 +30,15 @@ LONG_S = 60.0
 def stopped(daemon: Kvstowd) -> Iterator[None]:
     """The daemon does nothing meanwhile, and does not know it."""
     os.kill(daemon.process.pid, signal.SIGSTOP)
+    tasks = Path(f"/proc/{daemon.process.pid}/task")
     try:
+        wait_for(
+            lambda: all(
+                stat.read_text().rpartition(")")[2].split()[0] == "T"
+                for stat in tasks.glob("*/stat")
+            ),
+            "every thread to be stopped",
+        )
         yield
     finally:
         os.kill(daemon.process.pid, signal.SIGCONT)
@@ -46,7 +55,10 @@ def test_a_daemon_that_is_stopped_is_a_miss_and_leaks_nothing(
     engine.store([1, 2], [0, 1])
     session = engine.session
     with stopped(daemon):
-        reasons = [session.lookup(str(n), keys([1, 2])).missed_because for n in range(20)]
+        reasons = [
+            session.lookup(str(number), keys([1, 2]), budget_s=SHORT_S).missed_because
+            for number in range(20)
+        ]
         assert reasons[:THRESHOLD] == ["timed out"] * THRESHOLD
         assert set(reasons[THRESHOLD:]) == {"not answering"}
         late = session.store(keys([3]), [3], session.generation)
@@ -61,7 +73,8 @@ def test_a_store_sent_to_a_stopped_daemon_is_done_when_it_goes_on(
     daemon: Kvstowd, engine: ClientEngine
 ) -> None:
     with stopped(daemon):
-        transfer = engine.begin_store([1, 2], [0, 1])
+        session = engine.session
+        transfer = session.store(keys([1, 2]), [0, 1], session.generation, budget_s=SHORT_S)
         assert not transfer.done()
     assert transfer.wait(LONG_S)
     assert (transfer.state, transfer.statuses) == (TransferState.DONE, "AA")
@@ -124,3 +137,25 @@ def test_a_session_lost_while_its_copy_runs_gives_no_block_back_early(
     assert transfer.state is TransferState.LOST
     engine.wait_open()
     engine.store([1, 2], [0, 1])
+
+
+def test_a_stream_that_someone_else_takes_over_costs_the_session_once(
+    daemon: Kvstowd, engine: ClientEngine
+) -> None:
+    """The taker gets the reports of the old session; what ran in it is lost, once its copy ended."""
+    first = engine.session.ticket
+    assert first is not None
+    ended: list[TransferState] = []
+    with held(daemon, STORE), grpc.insecure_channel(daemon.target) as channel:
+        transfer = engine.begin_store([1, 2], [0, 1])
+        transfer.add_done_callback(lambda transfer: ended.append(transfer.state))
+        stub = cache_pb2_grpc.CacheServiceStub(channel)
+        taker = stub.Watch(cache_pb2.WatchRequest(session_id=first.session_id))
+        wait_for(lambda: engine.session.ticket is None, "the loss of the session")
+        assert engine.lookup([1]).missed_because == "away"
+        assert not ended
+    engine.wait_open()
+    assert engine.session.ticket != first
+    assert ended == [TransferState.LOST]
+    assert engine.session.counters().reopened == 1
+    taker.cancel()

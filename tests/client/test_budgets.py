@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from client.double import Double
+from client.spaces import SHORT_S
 from kvstow.client import BreakerState, Generation, Refused, Session, TransferState
 from kvstow.client.breaker import THRESHOLD
 from kvstow.server.core import errors
@@ -20,7 +21,7 @@ def test_no_answer_is_a_miss_and_after_some_the_daemon_is_asked_no_more(
 ) -> None:
     with double.stage.held("Lookup"), double.stage.held("GetServerInfo"):
         for _ in range(10):
-            assert session.lookup("request", KEYS).count == 0
+            assert session.lookup("request", KEYS, budget_s=SHORT_S).count == 0
         assert double.calls["Lookup"] == THRESHOLD
         counters = session.counters()
         assert counters.breaker is not BreakerState.CLOSED
@@ -34,14 +35,14 @@ def test_no_answer_is_a_miss_and_after_some_the_daemon_is_asked_no_more(
 
 def test_a_late_answer_releases_what_it_holds(double: Double, session: Session) -> None:
     with double.stage.held("Lookup"):
-        assert session.lookup("request", KEYS).missed_because == "timed out"
+        assert session.lookup("request", KEYS, budget_s=SHORT_S).missed_because == "timed out"
         assert not double.leases
     wait_for(lambda: double.calls["Release"] == 1 and not double.leases, "the release")
 
 
 def test_a_late_store_ends_with_its_report(double: Double, session: Session) -> None:
     with double.stage.held("Store"):
-        transfer = session.store(KEYS, [0, 1], session.generation)
+        transfer = session.store(KEYS, [0, 1], session.generation, budget_s=SHORT_S)
         assert not transfer.done()
         assert transfer.statuses == ""
     double.end(transfer.id)
@@ -51,8 +52,8 @@ def test_a_late_store_ends_with_its_report(double: Double, session: Session) -> 
 
 def test_while_a_transfer_is_unanswered_no_other_is_sent(double: Double, session: Session) -> None:
     with double.stage.held("Store"):
-        first = session.store(KEYS, [0, 1], session.generation)
-        second = session.store(KEYS, [2, 3], session.generation)
+        first = session.store(KEYS, [0, 1], session.generation, budget_s=SHORT_S)
+        second = session.store(KEYS, [2, 3], session.generation, budget_s=SHORT_S)
         assert (second.state, second.id) == (TransferState.FAILED, 0)
         assert second.reason == "an earlier transfer is not answered"
         assert double.calls["Store"] == 1
@@ -64,7 +65,7 @@ def test_while_a_transfer_is_unanswered_no_other_is_sent(double: Double, session
 
 def test_a_report_that_overtakes_the_answer_waits_for_it(double: Double, session: Session) -> None:
     with double.stage.held("Store"):
-        transfer = session.store(KEYS, [0, 1], session.generation)
+        transfer = session.store(KEYS, [0, 1], session.generation, budget_s=SHORT_S)
         double.end(transfer.id)
         double.end(transfer.id + 100)
         wait_for(lambda: session.counters().ignored_reports == 1, "the reports to be heard")
@@ -77,7 +78,7 @@ def test_a_late_refusal_fails_the_transfer(double: Double, session: Session) -> 
     double.refusals["Load"] = errors.KeyNotReady("key 0 is ABSENT", index=0)
     hits = session.lookup("request", KEYS)
     with double.stage.held("Load"):
-        transfer = session.load(KEYS, [0, 1], hits)
+        transfer = session.load(KEYS, [0, 1], hits, budget_s=SHORT_S)
         assert not transfer.done()
     assert transfer.wait(LONG_S)
     assert transfer.state is TransferState.FAILED
@@ -89,7 +90,7 @@ def test_a_late_transfer_that_is_not_wanted_is_cancelled_again(
 ) -> None:
     """The first cancel may have overtaken the transfer."""
     with double.stage.held("Store"):
-        transfer = session.store(KEYS, [0, 1], session.generation)
+        transfer = session.store(KEYS, [0, 1], session.generation, budget_s=SHORT_S)
         session.cancel(transfer)
         wait_for(lambda: double.calls["Cancel"] == 1, "the first cancel")
     wait_for(lambda: double.calls["Cancel"] == 2, "the second cancel")

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from client.double import Double
-from client.spaces import BUDGETS, identity
+from client.spaces import PATIENT, identity
 from kvstow.client import (
     Callbacks,
     Client,
@@ -147,7 +147,7 @@ def test_an_answer_of_another_daemon_process_is_not_believed(
 def test_a_session_can_be_opened_before_the_daemon_is_there(
     socket: Path, reopened: list[str]
 ) -> None:
-    with Client(f"unix:{socket}", BUDGETS) as client:
+    with Client(f"unix:{socket}", PATIENT) as client:
         with pytest.raises(Unreachable):
             client.open(identity(), "engine")
         callbacks = Callbacks(on_reopen=lambda: reopened.append("opened"))
@@ -211,7 +211,7 @@ def test_a_reset_without_a_daemon_is_owed_to_the_next_one(
 def test_while_a_reset_runs_nothing_is_found_and_its_late_answer_counts(
     double: Double, socket: Path
 ) -> None:
-    budgets = replace(BUDGETS, control_s=0.2)
+    budgets = replace(PATIENT, control_s=0.2)
     with Client(f"unix:{socket}", budgets) as client, client.open(identity(), "engine") as session:
         with double.stage.held("Reset"):
             with pytest.raises(Unreachable):

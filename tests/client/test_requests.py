@@ -37,6 +37,13 @@ def test_several_groups_travel_in_one_call(double: Double, session: Session) -> 
     ]
 
 
+def test_a_group_without_keys_is_not_asked_for(double: Double, session: Session) -> None:
+    hits = session.lookup("request", {0: KEYS, 1: []})
+    assert (hits.count, set(hits.groups)) == (1, {0})
+    session.store({0: KEYS, 1: []}, {0: [1, 2], 1: []}, hits.generation)
+    assert [group.group for group in double.requests["Store"].groups] == [0]
+
+
 def test_hits_of_several_groups_count_as_the_shortest(session: Session) -> None:
     groups = {0: GroupHits(5, 1), 1: GroupHits(3, 4)}
     hits = Hits("request", session.generation, groups)
@@ -63,7 +70,9 @@ def test_what_does_not_match_is_an_error_and_is_not_sent(
 
 def test_nothing_to_copy_is_done_without_asking(double: Double, session: Session) -> None:
     assert session.store([], [], session.generation).state is TransferState.DONE
-    assert session.load([], [], session.lookup("request", [])).state is TransferState.DONE
+    hits = session.lookup("request", [])
+    assert (hits.count, hits.groups) == (0, {})
+    assert session.load([], [], hits).state is TransferState.DONE
     assert double.calls["Store"] == double.calls["Load"] == double.calls["Lookup"] == 0
 
 

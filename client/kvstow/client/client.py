@@ -7,6 +7,7 @@ from .calls import Budgets, Calls
 from .closing import Closing
 from .events import Callbacks
 from .session import Session
+from .standing import SessionState
 from .target import check_target, default_target
 
 _DEFAULT_BUDGETS = Budgets()
@@ -33,6 +34,7 @@ class Client(Closing):
         check_target(target)
         self._budgets = budgets
         self._calls = Calls(target)
+        self._sessions: list[Session] = []
         self.administration = Administration(self._calls, budgets.control_s)
 
     def server_info(self) -> cache_pb2.GetServerInfoResponse:
@@ -71,8 +73,12 @@ class Client(Closing):
         """
         session = Session(self._calls, identity, name, self._budgets, callbacks)
         session.start(must_connect)
+        open_ones = [one for one in self._sessions if one.state is not SessionState.CLOSED]
+        self._sessions = [*open_ones, session]
         return session
 
     def close(self) -> None:
-        """End the connection. Close the sessions before."""
+        """Close the sessions that are open still, and end the connection."""
+        for session in self._sessions:
+            session.close()
         self._calls.close()

@@ -42,7 +42,7 @@ class Hits:
     Attributes:
         request: the engine's name for its request.
         generation: to be given to the `store` calls of this request.
-        groups: by group.
+        groups: by group; a group of which no key was asked for is not there.
         lease_id: what holds the hits until they are loaded or released; 0 if nothing is held.
         missed_because: why the daemon was not asked or did not answer; empty if it did.
     """
@@ -67,9 +67,10 @@ class Hits:
 
 def by_group(
     items: Sequence[ItemT] | Mapping[int, Sequence[ItemT]],
-) -> Mapping[int, Sequence[ItemT]]:
-    """The items of each group."""
-    return items if isinstance(items, Mapping) else {0: items}
+) -> dict[int, Sequence[ItemT]]:
+    """The items of each group that has any."""
+    groups = items if isinstance(items, Mapping) else {0: items}
+    return {group: named for group, named in groups.items() if len(named)}
 
 
 def pack_keys(keys: Mapping[int, Sequence[bytes]], key_bytes: int) -> list[cache_pb2.GroupKeys]:

@@ -156,7 +156,7 @@ def note_refusal(standing: Standing, ticket: Ticket, refused: Refused) -> None:
     """Believe what a refusal says about the session."""
     match refused.reason:
         case "STALE_GENERATION":
-            standing.adopt(ticket, int(refused.facts["generation"]))
+            standing.adopt(ticket, int(refused.facts.get("generation", 0)))
         case "NO_SUCH_SESSION":
             standing.lose(ticket)
         case "DRAINING":

@@ -4,8 +4,9 @@ No method blocks longer than its budget, and none of `lookup`, `store` and `load
 the daemon is away, slow or shutting down: that is a miss, or a transfer that FAILED. What raises
 is a request that is wrong or came too late (`Refused`, `ValueError`).
 
-All methods may be called from several threads. Callbacks run on the session's own thread; they
-must not block, because the reports of transfers wait for them, and must not close the session.
+All methods may be called from several threads. Callbacks run on the session's own thread, rarely
+on gRPC's; they must not block, because the reports of transfers wait for them, and must not close
+the session.
 A session does not survive a fork: open it in the process that uses it.
 """
 
@@ -148,7 +149,7 @@ class Session(Closing):
             ValueError: a key has the wrong length.
         """
         groups = by_group(keys)
-        if skip_reading or not any(groups.values()):
+        if skip_reading or not groups:
             self._lookups.release([request])
             return self._lookups.miss(request, groups, "not asked")
         message = cache_pb2.LookupRequest(
@@ -192,7 +193,7 @@ class Session(Closing):
         request = cache_pb2.StoreRequest(
             groups=pack_blocks(named, numbers, self._key_bytes), deadline_s=deadline_s
         )
-        if not any(named.values()):
+        if not named:
             return self._transfers.empty()
         return self._send(self._calls.cache.Store, request, generation, budget_s)
 
@@ -226,7 +227,7 @@ class Session(Closing):
             lease_id=hits.lease_id,
             deadline_s=deadline_s,
         )
-        if not any(named.values()):
+        if not named:
             return self._transfers.empty()
         transfer = self._send(self._calls.cache.Load, request, hits.generation, budget_s)
         if transfer.id:

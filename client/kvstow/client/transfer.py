@@ -107,8 +107,8 @@ class Transfer:
     def add_done_callback(self, callback: "Callable[[Transfer], object]") -> None:
         """Call `callback` with the transfer when it has ended, at once if it has ended already.
 
-        It is called on a thread of the client's (usually the session's own, which then reads no
-        further reports) and must not block. What it raises is logged and goes no further.
+        It is called on the session's own thread, which meanwhile hears of nothing else, or on one
+        of gRPC's; it must not block. What it raises is logged and goes no further.
         """
         self._ended.add_done_callback(lambda _: callback(self))
 
