@@ -67,3 +67,16 @@ def spaces(world: World, _command: Command) -> str:
     return "\n".join(wording.space(view, world.names.space(view.id)) for view in views) or (
         "no spaces"
     )
+
+
+def counters(world: World, command: Command) -> str:
+    """counters SPACE: what happened in it so far"""
+    views = world.ledger.snapshot(now=world.now).spaces
+    return wording.counters(
+        next(view.counters for view in views if view.id == world.space(command))
+    )
+
+
+def totals(world: World, _command: Command) -> str:
+    """totals: what happened so far, apart from what spaces count"""
+    return wording.totals(world.ledger.snapshot(now=world.now).counters)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
+from kvstow.server.core.books import Counters
 from kvstow.server.core.errors import Refusal
 from kvstow.server.core.events import (
     Draining,
@@ -15,6 +16,7 @@ from kvstow.server.core.events import (
     TransferOverdue,
 )
 from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, TableView, TransferView
+from kvstow.server.core.spaces import SpaceCounters
 from kvstow.server.core.types import (
     BlockFailure,
     GroupHits,
@@ -183,6 +185,53 @@ def space(view: SpaceView, name: str) -> str:
         f"{name}: generation {view.generation}, {count(view.sessions, 'session')},"
         f" {view.ready_blocks} ready, {view.writing_blocks} writing{draining}"
     )
+
+
+def counters(found: SpaceCounters) -> str:
+    """What a space has counted; what is zero is left out."""
+    lookups = {
+        "hit": found.hit_blocks,
+        "pending": found.pending_blocks,
+        "missed": found.missed_blocks,
+    }
+    blocks = {
+        "stored": found.stored_blocks,
+        "loaded": found.loaded_blocks,
+        "evicted": found.evicted_blocks,
+        "dropped": found.dropped_blocks,
+    }
+    return "\n".join(
+        [
+            f"{count(found.lookups, 'lookup')}: {_counts(lookups)}",
+            f"offered: {_counts(found.offered)}",
+            f"blocks: {_counts(blocks)}",
+            count(found.resets, "reset"),
+        ]
+    )
+
+
+def totals(found: Counters) -> str:
+    """What the daemon has counted; what is zero is left out."""
+    transfers = {
+        f"{kind.value} {state.name}": number for (kind, state), number in found.transfers.items()
+    }
+    others = {
+        "leases expired": found.leases_expired,
+        "transfers overdue": found.overdue,
+        "late completions": found.late_completions,
+        "events lost": found.events_lost,
+    }
+    return "\n".join(
+        [
+            f"{count(found.sessions_opened, 'session')} opened, ended: {_counts(found.session_ends)}",
+            f"transfers: {_counts(transfers)}",
+            _counts(others),
+        ]
+    )
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    return ", ".join(f"{number} {name}" for name, number in found.items() if number) or "none"
 
 
 def _group(at: int, groups: Sequence[Sequence[int]]) -> str:
