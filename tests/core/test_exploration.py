@@ -214,6 +214,7 @@ def explore(bounds: Bounds) -> tuple[int, Counter[str]]:
 KINDS_OF_STEP = 12
 
 
+@pytest.mark.timeout(600)
 def test_every_state_of_a_small_world() -> None:
     state_count, steps = explore(Bounds(flights=2, draining=2))
     assert state_count > 5000
