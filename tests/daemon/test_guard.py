@@ -1,5 +1,7 @@
 """The lock wakes whom a change concerns, and knows how it was used."""
 
+import time
+
 import pytest
 
 from kvstow.server.core.errors import BooksError, NoSuchSession
@@ -37,6 +39,17 @@ def test_a_lease_expires_without_any_traffic(rig: Rig) -> None:
     (table,) = rig.daemon.snapshot().tables
     assert (table.held, table.evictable) == (0, 2)
     rig.daemon.check()
+
+
+def test_what_falls_due_wakes_the_timer_by_itself() -> None:
+    with running_daemon(clock=time.monotonic, session_grace_s=0.05) as rig:
+        engine = Engine(rig.daemon, rig.directory)
+        engine.stream.close()
+        wait_for(lambda: engine.session not in sessions(rig), "the end of the session")
+
+
+def sessions(rig: Rig) -> set[SessionId]:
+    return {session.id for session in rig.daemon.snapshot().sessions}
 
 
 def test_books_that_contradict_themselves_are_a_bug_and_the_daemon_goes_on(

@@ -42,7 +42,7 @@ def test_draining_refuses_new_work_and_lets_running_copies_end(rig: Rig) -> None
     held = engine.begin_store(keys(1, 2), [0, 1])
     rig.wait_held(1)
     drained: list[bool] = []
-    draining = threading.Thread(target=lambda: drained.append(rig.daemon.drain(60)))
+    draining = threading.Thread(target=lambda: drained.append(rig.daemon.drain(3600)))
     draining.start()
     wait_for(lambda: Draining() in engine.events(), "the news of the drain")
     for attempt in (

@@ -23,7 +23,7 @@ def test_memory_is_mapped_while_it_is_attached(rig: Rig) -> None:
     assert mapped_count(engine) == 1
     engine.attach(0)
     assert mapped_count(engine) == 2
-    assert rig.daemon.detach(engine.session, 0, 60)
+    assert rig.daemon.detach(engine.session, 0, 3600)
     assert mapped_count(engine) == 1
 
 
@@ -48,7 +48,7 @@ def test_detaching_abandons_transfers_and_waits_for_their_copies(rig: Rig) -> No
         engine.begin_store(keys(3), [2])
 
     let_go()
-    assert rig.daemon.detach(engine.session, 0, 60)
+    assert rig.daemon.detach(engine.session, 0, 3600)
     assert mapped_count(engine) == 1
     assert engine.ended(held.transfer).state is TransferState.ABANDONED
     engine.attach(0)
@@ -62,7 +62,7 @@ def test_a_call_that_waits_for_a_detachment_returns_with_the_end_of_the_copy(rig
     rig.wait_held(1)
     answers: list[bool] = []
     waiting = threading.Thread(
-        target=lambda: answers.append(rig.daemon.detach(engine.session, 0, 60))
+        target=lambda: answers.append(rig.daemon.detach(engine.session, 0, 3600))
     )
     waiting.start()
     wait_for(lambda: not rig.daemon.snapshot().sessions[0].ranks, "the detachment")

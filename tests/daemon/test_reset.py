@@ -4,6 +4,7 @@ import pytest
 
 from kvstow.server.core.errors import StaleGeneration
 from kvstow.server.core.events import ResetDrained, SpaceReset
+from kvstow.server.core.ledger import Ledger
 from kvstow.server.core.types import TransferPlan, TransferState
 from kvstow.server.device.faults import Delay, FaultRule
 from support.daemons import Rig, running_daemon
@@ -109,7 +110,7 @@ def test_the_wait_budget_of_a_reset_ends_it_with_what_is_left(rig: Rig) -> None:
     result = rig.daemon.reset(engine.session, 0.05)
     assert (result.abandoned_stores, result.drained) == (1, False)
     let_go()
-    result = rig.daemon.reset(engine.session, 60)
+    result = rig.daemon.reset(engine.session, 3600)
     assert result.drained
     engine.ended(held.transfer)
 
@@ -119,7 +120,7 @@ def test_a_reset_that_waits_returns_when_the_last_copy_has_ended(rig: Rig) -> No
     number = rig.faults.add(FaultRule(Delay(0.2)))
     plan = engine.begin_store(OLD, BLOCKS)
     rig.wait_held(1)
-    result = rig.daemon.reset(engine.session, 60)
+    result = rig.daemon.reset(engine.session, 3600)
     assert result.drained
     assert engine.ended(plan.transfer).state is TransferState.ABANDONED
     rig.faults.remove(number)
@@ -147,3 +148,21 @@ def test_all_spaces_are_reset_in_one_step(rig: Rig) -> None:
     for engine in engines:
         engine.generation = results[engine.space].generation
         assert engine.hits(keys(1, 2)).hit_count == 0
+
+
+def test_dropped_slots_are_taken_back_without_being_asked_for(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[bool] = []
+    sweep = Ledger.sweep
+
+    def watched(ledger: Ledger) -> bool:
+        left.append(sweep(ledger))
+        return left[-1]
+
+    engine = Engine(rig.daemon, rig.directory)
+    engine.store(OLD, BLOCKS)
+    monkeypatch.setattr(Ledger, "sweep", watched)
+    rig.daemon.reset(engine.session, 0)
+    wait_for(lambda: True in left and not left[-1], "the end of the sweep")
+    rig.daemon.check()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvstow.server.core.types import Group, Layout
+from kvstow.server.core.types import Group, Layout, TransferId
 from support.daemons import Rig, running_daemon
 from support.engine import BLOCK_COUNT, Engine, identity, keys
 
@@ -60,7 +60,7 @@ def test_a_repeated_call_copies_nothing_and_is_answered_as_the_first_time(rig: R
     engine = Engine(rig.daemon, rig.directory)
     first = engine.begin_store(keys(1, 2), [0, 1])
     engine.ended(first.transfer)
-    engine._last_transfer = 0
+    engine.last_transfer = TransferId(0)  # the next call repeats it
     again = engine.begin_store_groups({0: (keys(1, 2), [0, 1])})
     assert again.repeated
     assert again.statuses == first.statuses

@@ -10,6 +10,7 @@ from kvstow.server.core.types import Layout, TransferId
 from kvstow.server.daemon import Daemon
 from kvstow.server.device.faults import FaultRule, FaultyDevice, Hold
 from kvstow.server.device.host import HostDevice
+from kvstow.server.device.kernel import CopyKernel
 from kvstow.server.device.pool import HostPool
 
 from .clock import ManualClock
@@ -58,6 +59,8 @@ def running_daemon(
     layout: Layout = ONE_RANK,
     ready: bool = True,
     bugs: int = 0,
+    clock: Callable[[], float] | None = None,
+    kernel: CopyKernel | None = None,
     **settings: object,
 ) -> Iterator[Rig]:
     """A daemon that is ready, and whose books are verified at the end.
@@ -67,22 +70,24 @@ def running_daemon(
         layout: see there.
         ready: whether it takes work already.
         bugs: errors of the daemon's own that the test provokes.
+        clock: the daemon's clock, instead of one that stands still.
+        kernel: what moves bytes, instead of the best that is installed.
         settings: of `Config`, instead of the defaults.
     """
     slot_bytes = layout.groups[0].slot_bytes(layout.world_size)
     sizes = {"pool_size": blocks * slot_bytes, "extent_size": slot_bytes}
     config = Config(**{**sizes, "copy_threads": 2, **settings})  # type: ignore[arg-type]
-    clock = ManualClock()
+    manual = ManualClock()
     pool = HostPool(config.pool_size)
-    faults = FaultyDevice(HostDevice(pool, config.copy_threads, config.piece_size))
-    daemon = Daemon(config, faults, copy_kernel="test", clock=clock)
-    clock.on_advance = daemon.look_again
+    faults = FaultyDevice(HostDevice(pool, config.copy_threads, config.piece_size, kernel))
+    daemon = Daemon(config, faults, copy_kernel="test", clock=clock or manual)
+    manual.on_advance = daemon.look_again
     daemon.start()
     if ready:
         daemon.set_ready()
     try:
         with shared_directory() as directory:
-            yield Rig(daemon, faults, clock, directory)
+            yield Rig(daemon, faults, manual, directory)
         daemon.check()
     finally:
         daemon.close()

@@ -47,6 +47,9 @@ class Engine:
         name: for people.
         process: whose death ends the session.
         attach: whether all ranks attach at once.
+
+    Attributes:
+        last_transfer: id of the newest transfer.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class Engine:
         ranks = range(self.layout.world_size)
         self.ranks = [RankFile(directory, self.layout, BLOCK_COUNT) for _ in ranks]
         self.stream = daemon.watch(self.session, 0)
-        self._last_transfer = 0
+        self.last_transfer = TransferId(0)
         self._events: list[Event] = []
         for rank in ranks if attach else ():
             self.attach(rank)
@@ -189,8 +192,8 @@ class Engine:
         self.daemon.close_session(self.session)
 
     def _next(self) -> TransferId:
-        self._last_transfer += 1
-        return TransferId(self._last_transfer)
+        self.last_transfer = TransferId(self.last_transfer + 1)
+        return self.last_transfer
 
     def _each(
         self, keys: Sequence[bytes], blocks: Sequence[int], group: int, *, check: bool

@@ -155,16 +155,12 @@ class Flight:
 
     def start(self, rank: int) -> bool:
         """See `CopyOwner.start`."""
-        plan, wanted = self.plan, False
         with self._crew.guard as ledger:
-            if ledger.start(plan.session, plan.transfer):
-                self.started = True
-                wanted = ledger.is_wanted(plan.session, plan.transfer)
-            else:
-                self._settled = True  # it ended while it was queued, and was reported then
-        if not wanted:
+            self.started = ledger.start(self.plan.session, self.plan.transfer)
+            self._settled = not self.started  # it ended while it was queued, and was reported then
+        if self._settled:
             self._land(rank, ())
-        return wanted
+        return self.started
 
     def abandoned(self) -> bool:
         """See `CopyOwner.abandoned`."""

@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from .guard import NEVER
 
-MAX_SLEEP_S = 60.0
-
 
 class Timer:
     """Acts when something is due or when woken, on a thread of its own.
@@ -48,5 +46,4 @@ class Timer:
         while not self._stopping:
             self._wake.clear()  # before the work: what comes up from now on wakes it again
             due = work()
-            sleep_s = MAX_SLEEP_S if due == NEVER else due - self._clock()
-            self._wake.wait(min(max(sleep_s, 0.0), MAX_SLEEP_S))
+            self._wake.wait(None if due == NEVER else max(due - self._clock(), 0.0))
