@@ -15,8 +15,10 @@ from rich.progress import Progress
 from examples.engine.engine import Answer, Engine, Request
 from examples.engine.memory import KvLayout, KvMemory
 from examples.engine.models import ModelName, open_model
+from examples.engine.package import WeightsMissing
 from examples.engine.prefix import blocks_for
-from examples.engine.smollm import WeightsMissing
+from examples.engine.text import ChatTokenizer
+from examples.engine.weights import Weights
 
 DECLARATION = Path(__file__).parent.parent / "documents" / "declaration-of-independence.txt"
 
@@ -26,7 +28,7 @@ def main() -> int:
     options = _parse_options()
     console = Console()
     try:
-        weights, tokenizer = open_model(options.model, console)
+        weights, tokenizer = _open_model(options.model, console)
     except WeightsMissing as missing:
         console.print(f"{missing}\nor run the tiny random model: --model tiny", style="red")
         return 1
@@ -51,6 +53,15 @@ def main() -> int:
                 style="dim",
             )
     return 0
+
+
+def _open_model(name: ModelName, console: Console) -> tuple[Weights, ChatTokenizer]:
+    with Progress(console=console, transient=True) as bars:
+        bar = bars.add_task("unpacking the model, once", visible=False)
+        return open_model(
+            name,
+            lambda done, total: bars.update(bar, completed=done, total=total, visible=True),
+        )
 
 
 def _generate(engine: Engine, request: Request, console: Console) -> Answer:

@@ -2,24 +2,25 @@
 
     1. The prompt's full blocks are named; those found here are shared, the others taken.
     2. What is not here is looked up in the external cache, and loaded before anything is computed.
-    3. The rest of the prompt is computed; its new blocks are named and offered to the cache.
-    4. Tokens are decoded greedily; the blocks they fill are named and offered too.
+    3. The rest of the prompt is computed, step by step, then tokens are decoded greedily; each
+       block is named, and offered to the external cache, as soon as it is complete.
 
 A block under a copy is held for that copy until the copy has ended, so it is never handed out
-while bytes may still move, not even when the request is over or the copy is given up.
+while bytes may still move, not even when the request is over or the copy is given up. When the
+external cache has a new generation, what was named before is not found here either.
 
 One thread only; the futures of the external cache may be completed by any.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from examples.engine.blocks import BlockAllocator, OutOfBlocks
-from examples.engine.external import ExternalCache
+from examples.engine.external import ExternalCache, ExternalRequest
 from examples.engine.memory import KvMemory
 from examples.engine.model import Model
 from examples.engine.prefix import BLOCK_TOKENS, blocks_for, chain_hashes
@@ -79,13 +80,16 @@ class Answer:
 class _Sequence:
     """One running request: its tokens, its blocks, and how far both are done.
 
-    The first `complete_count` blocks hold their keys and values and have been named.
+    The first `complete_count` blocks hold their keys and values and have been named, the first
+    `offered_count` were offered to the external cache, if there is one.
     """
 
     tokens: list[int]
     table: list[int]
     complete_count: int
     salt: bytes
+    external: ExternalRequest | None
+    offered_count: int = 0
 
     def hashes(self, token_count: int) -> list[bytes]:
         return chain_hashes(self.tokens[:token_count], self.salt)
@@ -108,14 +112,21 @@ class Engine:
         memory: KvMemory,
         external: ExternalCache | None = None,
         *,
-        copy_budget_s: float = 30.0,
+        copy_budget_s: float = 5.0,
     ) -> None:
         self.allocator = BlockAllocator(memory.layout.block_count)
         self._context_tokens = weights.architecture.context_tokens
         self._model = Model(weights, memory.tensor)
         self._external = external
         self._copy_budget_s = copy_budget_s
+        self._generation: Hashable = None
         self._copies: dict[Future[bool], list[int]] = {}
+
+    def warm_up(self) -> None:
+        """Compute something once, so that the first request does not wait for cold memory."""
+        table = self._take(1)
+        self._model.prefill([0], table, cached_tokens=0)
+        self.allocator.release(table)
 
     def generate(
         self,
@@ -138,17 +149,22 @@ class Engine:
         """
         begun = time.perf_counter()
         sequence, local_count = self._open(request)
+
+        def keep(token_count: int) -> None:
+            self._keep(sequence, token_count)
+            if on_prefill is not None:
+                on_prefill(token_count)
+
         try:
             external_count = self._load(sequence) if request.reads_cache else 0
-            cached_tokens = sequence.complete_count * BLOCK_TOKENS
             logits = self._model.prefill(
-                sequence.tokens, sequence.table, cached_tokens=cached_tokens, progress=on_prefill
+                sequence.tokens,
+                sequence.table,
+                cached_tokens=sequence.complete_count * BLOCK_TOKENS,
+                progress=keep,
             )
             first_token_s = time.perf_counter() - begun
-            self._keep(sequence, len(sequence.tokens))
             self._decode(sequence, request, logits, on_token)
-            # The last token may have been generated but not computed.
-            self._keep(sequence, len(sequence.tokens) - 1)
         finally:
             self.allocator.release(sequence.table)
         return Answer(
@@ -158,6 +174,20 @@ class Engine:
             first_token_s=first_token_s,
             total_s=time.perf_counter() - begun,
         )
+
+    def count(self, prompt: Sequence[int], salt: bytes = b"") -> tuple[int, int]:
+        """Count a prompt's blocks that are found here, and behind them in the external cache.
+
+        Nothing is kept, so they may be gone when the prompt is asked.
+        """
+        self._adopt_generation(None if self._external is None else self._external.begin())
+        hashes = chain_hashes(prompt[:-1], salt)
+        shared = self.allocator.share(hashes)
+        self.allocator.release(shared)
+        missing = hashes[len(shared) :]
+        if self._external is None or not missing:
+            return len(shared), 0
+        return len(shared), self._external.count(missing)
 
     def drain(self, timeout_s: float) -> bool:
         """Wait until the copies in flight have ended; say whether all have."""
@@ -176,7 +206,9 @@ class Engine:
         token_count = len(request.prompt) + request.max_new_tokens
         if token_count > self._context_tokens:
             raise TooLong(token_count, self._context_tokens)
-        sequence = _Sequence(list(request.prompt), [], 0, request.salt)
+        external = None if self._external is None else self._external.begin()
+        self._adopt_generation(external)
+        sequence = _Sequence(list(request.prompt), [], 0, request.salt, external)
         if request.reads_cache:
             sequence.table = self.allocator.share(_readable_hashes(sequence))
             sequence.complete_count = len(sequence.table)
@@ -186,6 +218,12 @@ class Engine:
             self.allocator.release(sequence.table)
             raise
         return sequence, sequence.complete_count
+
+    def _adopt_generation(self, external: ExternalRequest | None) -> None:
+        """Forget what was computed before the external cache was reset."""
+        if external is not None and external.generation != self._generation:
+            self.allocator.forget_names()
+            self._generation = external.generation
 
     def _take(self, count: int) -> list[int]:
         """Take free blocks; while there are too few, wait for a copy that holds some."""
@@ -202,13 +240,13 @@ class Engine:
         """Load what the external cache has behind the blocks found here; count its blocks."""
         first = sequence.complete_count
         missing = _readable_hashes(sequence)[first:]
-        if self._external is None or not missing:
+        if sequence.external is None or not missing:
             return 0
-        count = self._external.lookup(missing)
+        count = sequence.external.lookup(missing)
         if count == 0:
             return 0
         blocks = sequence.table[first : first + count]
-        copy = self._external.load(missing[:count], blocks)
+        copy = sequence.external.load(missing[:count], blocks)
         self._hold_for(copy, blocks)
         if not wait([copy], self._copy_budget_s).done:
             # Bytes may still arrive in these blocks: go on in others.
@@ -237,18 +275,23 @@ class Engine:
             if len(sequence.tokens) == limit:
                 break
             logits = self._model.decode(token, len(sequence.tokens) - 1, sequence.table)
+            self._keep(sequence, len(sequence.tokens))
             token = int(logits.argmax())
 
     def _keep(self, sequence: _Sequence, computed_count: int) -> None:
-        """Name the blocks completed since the last time, and offer them to the external cache."""
-        first = sequence.complete_count
-        hashes = sequence.hashes(computed_count)[first:]
-        if not hashes:
+        """Name the blocks completed since the last time, and offer them to the external cache.
+
+        The first offer includes what was found here: the cache may have lost it.
+        """
+        first = sequence.offered_count
+        if computed_count // BLOCK_TOKENS <= first:
             return
-        self._name(sequence, hashes)
-        if self._external is not None:
-            blocks = sequence.table[first : first + len(hashes)]
-            self._hold_for(self._external.store(hashes, blocks), blocks)
+        hashes = sequence.hashes(computed_count)
+        self._name(sequence, hashes[sequence.complete_count :])
+        sequence.offered_count = len(hashes)
+        if sequence.external is not None:
+            blocks = sequence.table[first : len(hashes)]
+            self._hold_for(sequence.external.store(hashes[first:], blocks), blocks)
 
     def _name(self, sequence: _Sequence, hashes: Sequence[bytes]) -> None:
         """Name the next blocks of a sequence, which are now complete."""

@@ -1,27 +1,20 @@
-"""Decides where the engine's keys and values lie: in one file of shared memory under /dev/shm.
+"""Decides how the engine's keys and values lie in its shared memory.
 
     [layer][block][key, value][token in block][KV head][element]       all float32, no gaps
 
-So one block of one layer is one contiguous piece, the pieces of a layer follow each other at a
-constant stride, and another process that knows the file's name can copy any block. Which block
-belongs to whom is decided in `blocks`. One thread of the engine writes; whoever copies from
-outside does so only in blocks that the engine keeps held.
+So one block of one layer is one contiguous piece, and the pieces of a layer follow each other at a
+constant stride: a daemon that opens the file can copy any block. Which block belongs to whom is
+decided in `blocks`. One thread of the engine writes; whoever copies from outside does so only in
+blocks that the engine keeps held.
 """
 
-import fcntl
-import mmap
-import os
-import secrets
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from examples.engine.prefix import BLOCK_TOKENS
 from examples.engine.weights import Architecture
-
-SHARED_MEMORY = Path("/dev/shm")
-_NAME_PREFIX = "kvstow-engine-"
+from kvstow.client import EngineMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +50,14 @@ class KvLayout:
         return (self.layer_count, self.block_count, 2, BLOCK_TOKENS, *heads)
 
     @property
-    def block_bytes(self) -> int:
+    def piece_bytes(self) -> int:
         """Bytes of one block of one layer; also the stride from block to block."""
         return 2 * BLOCK_TOKENS * self.kv_head_count * self.head_dim * torch.float32.itemsize
 
     @property
     def layer_bytes(self) -> int:
         """Bytes of one layer; also the stride from layer to layer."""
-        return self.block_count * self.block_bytes
+        return self.block_count * self.piece_bytes
 
     @property
     def size_bytes(self) -> int:
@@ -73,60 +66,20 @@ class KvLayout:
 
 
 class KvMemory:
-    """The shared-memory file with its tensor; its name is gone after `close`.
-
-    The file is created with mode 0600 under a name never used before, and is locked as long as
-    the process lives: that is how a later engine knows which files a killed one left behind.
+    """The KV cache as a tensor over shared memory that a daemon can open; `close` unlinks it.
 
     Args:
-        layout: What the file must hold.
+        layout: What it must hold.
 
     Raises:
         OSError: /dev/shm has no room for it.
     """
 
     def __init__(self, layout: KvLayout) -> None:
-        _unlink_abandoned_files()
         self.layout = layout
-        self.path, self._descriptor = _create_locked_file()
-        try:
-            # Takes the pages now: an error here is better than SIGBUS at some later write.
-            os.posix_fallocate(self._descriptor, 0, layout.size_bytes)
-            mapping = mmap.mmap(self._descriptor, layout.size_bytes)
-        except OSError:
-            self.close()
-            raise
-        self.tensor = torch.frombuffer(mapping, dtype=torch.float32).view(layout.shape)
+        self.shared = EngineMemory(layout.size_bytes)
+        self.tensor = torch.frombuffer(self.shared.buffer, dtype=torch.float32).view(layout.shape)
 
     def close(self) -> None:
         """Unlink the file; the bytes live on until the last process unmaps them."""
-        self.path.unlink(missing_ok=True)
-        os.close(self._descriptor)
-
-
-def _create_locked_file() -> tuple[Path, int]:
-    """Create a file under a fresh name and lock it."""
-    while True:
-        path = SHARED_MEMORY / f"{_NAME_PREFIX}{secrets.token_hex(8)}"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        # Between the two calls another engine may have taken the file for an abandoned one.
-        if os.fstat(descriptor).st_nlink == 1:
-            return path, descriptor
-        os.close(descriptor)
-
-
-def _unlink_abandoned_files() -> None:
-    """Unlink the files of this user's engines that were killed: nobody holds their lock."""
-    for path in SHARED_MEMORY.glob(f"{_NAME_PREFIX}*"):
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except (FileNotFoundError, PermissionError):
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
-        except BlockingIOError:
-            pass  # its engine lives
-        finally:
-            os.close(descriptor)
+        self.shared.close()

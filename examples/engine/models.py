@@ -1,14 +1,14 @@
-"""Decides which models the engine can run and what a person sees while one is made ready."""
+"""Decides which models the engine can run, and with how many threads."""
 
 import os
+from collections.abc import Callable
 from enum import StrEnum
 
 import torch
-from rich.console import Console
-from rich.progress import Progress
 
-from examples.engine.smollm import cache_directory, load_smollm2
+from examples.engine.package import packaged_gguf
 from examples.engine.text import ByteTokenizer, ChatTokenizer
+from examples.engine.unpack import cache_directory, load_gguf
 from examples.engine.weights import Weights, random_weights
 
 
@@ -19,19 +19,25 @@ class ModelName(StrEnum):
     TINY = "tiny"
 
 
-def open_model(name: ModelName, console: Console) -> tuple[Weights, ChatTokenizer]:
-    """Make a model ready to run, with a progress bar when it must be unpacked first.
+def open_model(
+    name: ModelName, on_unpack: Callable[[int, int], None]
+) -> tuple[Weights, ChatTokenizer]:
+    """Make a model ready to run.
+
+    Args:
+        name: Which.
+        on_unpack: Told, when it must be unpacked first, how many layers of how many are done.
 
     Raises:
         WeightsMissing: The weights are not installed.
     """
-    torch.set_num_threads(min(len(os.sched_getaffinity(0)), 4))
     if name is ModelName.TINY:
+        use_threads(1)  # products this small lose more to waiting than they gain
         return random_weights(), ByteTokenizer()
-    with Progress(console=console, transient=True) as bars:
-        bar = bars.add_task("unpacking SmolLM2-135M-Instruct, once", visible=False)
+    use_threads(4)
+    return load_gguf(packaged_gguf(), cache_directory(), on_unpack)
 
-        def show(done: int, total: int) -> None:
-            bars.update(bar, completed=done, total=total, visible=True)
 
-        return load_smollm2(cache_directory(), show)
+def use_threads(limit: int) -> None:
+    """Compute with at most so many threads, and not with more than this process has cores."""
+    torch.set_num_threads(min(len(os.sched_getaffinity(0)), limit))

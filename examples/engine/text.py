@@ -63,5 +63,5 @@ class ByteTokenizer:
         return [256, *f"{document}\n\n{question}".encode()]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Write tokens as text; bytes that are no UTF-8 become replacement characters."""
-        return bytes(token for token in tokens if token < 256).decode(errors="replace")
+        """Write tokens as text; bytes that are no UTF-8 are written as \\xNN."""
+        return bytes(token for token in tokens if token < 256).decode(errors="backslashreplace")

@@ -62,8 +62,18 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A whole model; the embedding [vocabulary, hidden] also makes the logits."""
+    """A whole model.
 
+    Attributes:
+        name: For people, and to tell its KV cache from other models'.
+        version: Differs whenever the numbers differ.
+        embedding: [vocabulary, hidden]; it also makes the logits.
+        layers: From input to output.
+        output_norm: [hidden].
+    """
+
+    name: str
+    version: str
     architecture: Architecture
     embedding: Tensor
     layers: tuple[LayerWeights, ...]
@@ -105,8 +115,11 @@ def random_weights(architecture: Architecture = TINY, seed: int = 0) -> Weights:
         for _ in range(a.layer_count)
     )
     return Weights(
+        name="tiny-random",
+        version=f"seed-{seed}",
         architecture=a,
-        embedding=torch.randn(a.vocabulary_size, a.hidden_dim, generator=generator),
+        # Small beside what the layers add, so that the next token depends on the whole prompt.
+        embedding=torch.randn(a.vocabulary_size, a.hidden_dim, generator=generator) * 0.02,
         layers=layers,
         output_norm=torch.ones(a.hidden_dim),
     )

@@ -1,10 +1,11 @@
 """What the example engine's tests share."""
 
 import pytest
-import torch
+
+from examples.engine.models import use_threads
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread() -> None:
     """Products as small as the tiny model's lose more to waiting threads than they gain."""
-    torch.set_num_threads(1)
+    use_threads(1)

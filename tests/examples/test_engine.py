@@ -24,6 +24,7 @@ class DictCache:
 
     def __init__(self) -> None:
         self.content: dict[bytes, Tensor] = {}
+        self.generation = 1
         self.memory = torch.empty(0)
         self.holds_stores = False
         self.holds_loads = False
@@ -50,8 +51,15 @@ class DictCache:
             self.content[block_hash] = self.memory[:, block].clone()
         return ended(True)
 
+    def begin(self) -> "DictCache":
+        return self
+
+    def count(self, hashes: Sequence[bytes]) -> int:
+        return self.lookup(hashes)
+
     def reset(self) -> None:
         self.content.clear()
+        self.generation += 1
 
     def _hold(self) -> Future[bool]:
         self.held.append(Future())
@@ -88,6 +96,7 @@ def uncached() -> tuple[int, ...]:
         answer = ask(engine)
     assert answer.local_tokens == answer.external_tokens == 0
     assert len(answer.tokens) == 20
+    assert len(set(answer.tokens)) > 5, "an answer that any prompt would get proves nothing"
     return answer.tokens
 
 
@@ -212,6 +221,53 @@ def test_after_a_reset_nothing_is_found_here_or_outside(uncached: tuple[int, ...
         answer = ask(engine)
     assert answer.tokens == uncached
     assert answer.local_tokens == answer.external_tokens == 0
+
+
+def test_after_somebody_elses_reset_nothing_is_found_here_either() -> None:
+    external = DictCache()
+    with running_engine(external) as engine:
+        ask(engine)
+        external.reset()
+        assert engine.count(QUESTION) == (0, 0)
+        answer = ask(engine)
+        assert answer.local_tokens == answer.external_tokens == 0
+
+
+def test_counting_finds_what_a_request_would_reuse_and_keeps_nothing() -> None:
+    external = DictCache()
+    with running_engine(external) as engine:
+        ask(engine)
+        blocks = len(DOCUMENT) // BLOCK_TOKENS
+        assert engine.count(QUESTION) == (blocks, 0)
+        assert engine.count(QUESTION, salt=b"other") == (0, 0)
+        assert engine.drain(0)
+        assert engine.allocator.free_count == 32
+    with running_engine(external) as engine:
+        ask(engine, DOCUMENT[: 4 * BLOCK_TOKENS])
+        assert engine.count(QUESTION) == (4, blocks - 4)
+
+
+def test_blocks_are_stored_as_soon_as_they_are_complete() -> None:
+    """So that a killed engine leaves behind what it had computed."""
+    external = DictCache()
+    stored: list[int] = []
+    with running_engine(external) as engine:
+        engine.generate(
+            Request(QUESTION, 20), on_prefill=lambda done: stored.append(len(external.content))
+        )
+    # After 64, 128 and 163 prompt tokens.
+    assert stored == [4, 8, 10]
+    assert len(external.content) == (len(QUESTION) + 19) // BLOCK_TOKENS
+
+
+def test_what_an_engine_still_has_is_offered_again() -> None:
+    """The external cache may have evicted it, or may be another one than before."""
+    external = DictCache()
+    with running_engine(external) as engine:
+        ask(engine, DOCUMENT)
+        external.content.clear()
+        engine.generate(Request([*DOCUMENT, 1], max_new_tokens=1))
+    assert len(external.content) == len(DOCUMENT) // BLOCK_TOKENS
 
 
 def test_the_end_token_ends_an_answer_and_is_not_part_of_it(uncached: tuple[int, ...]) -> None:

