@@ -22,6 +22,7 @@ from kvstow.client import (
     TransferOverdue,
     TransferState,
 )
+from kvstow.client.stream import Cursor
 from kvstow.server.core import errors, events
 from kvstow.server.core.types import LeaseId, TransferId, TransferKind
 from support.waiting import wait_for
@@ -78,8 +79,9 @@ def test_events_are_acknowledged_every_few_hundred_and_when_nothing_comes(
 
 
 def test_a_daemon_that_keeps_few_reports_hears_of_each_soon(
-    double: Double, open_session: Callable[..., Session]
+    double: Double, open_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kvstow.client.stream.IDLE_S", 3600.0)
     double.stage.max_transfers = 4
     session = open_session()
     for number in range(200):
@@ -193,3 +195,19 @@ def test_a_stream_that_was_taken_over_makes_the_session_open_another(
     double.stage.end_stream(errors.NoSuchSession("ended"))
     wait_for(lambda: session.counters().reopened == 1, "another session")
     assert session.ticket != before
+
+
+def test_an_event_that_comes_twice_is_heard_once_and_a_gap_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cursor = Cursor()
+    assert [cursor.advance(number) for number in (1, 2, 2, 1, 3)] == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert not caplog.records
+    assert cursor.advance(6)
+    assert "events 4 to 5 never came" in caplog.text

@@ -21,7 +21,7 @@ from .errors import (
     Unreachable,
 )
 from .hits import GroupHits, Hits
-from .standing import Permit, SessionState, Standing, Ticket
+from .standing import Permit, Standing, Ticket
 
 
 class Hold(Enum):
@@ -70,7 +70,7 @@ class Lookups:
         try:
             reply = self._call(message, permit.ticket, budget_s)
         except Refused as refused:
-            note_refusal(self._standing, permit.ticket, refused)
+            self._standing.believe(permit.ticket, refused)
             if refused.reason not in TRANSIENT and refused.reason != STALE_GENERATION:
                 self._tally.add_failure(refused.reason)
                 raise
@@ -150,17 +150,6 @@ class Lookups:
     def _release(self, ticket: Ticket, leases: Sequence[int]) -> None:
         request = cache_pb2.ReleaseRequest(session_id=ticket.session_id, lease_ids=leases)
         self._calls.tell(self._calls.cache.Release, request, ticket.boot_id, self._limit_s)
-
-
-def note_refusal(standing: Standing, ticket: Ticket, refused: Refused) -> None:
-    """Believe what a refusal says about the session."""
-    match refused.reason:
-        case "STALE_GENERATION":
-            standing.adopt(ticket, int(refused.facts.get("generation", 0)))
-        case "NO_SUCH_SESSION":
-            standing.lose(ticket)
-        case "DRAINING":
-            standing.set_state(ticket, SessionState.DRAINING)
 
 
 def _key_count(keys: Mapping[int, Sequence[bytes]]) -> int:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from .errors import Refused
 from .transfer import BlockFailures, Transfer, TransferState
 
 
@@ -154,6 +155,16 @@ class Standing:
         with self._changed:
             self.state = SessionState.CLOSED
             self._changed.notify_all()
+
+    def believe(self, ticket: Ticket, refused: Refused) -> None:
+        """A refusal may say something about the session itself."""
+        match refused.reason:
+            case "STALE_GENERATION":
+                self.adopt(ticket, int(refused.facts.get("generation", 0)))
+            case "NO_SUCH_SESSION":
+                self.lose(ticket)
+            case "DRAINING":
+                self.set_state(ticket, SessionState.DRAINING)
 
     def wait_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Wait for a change of what is believed; returns whether the condition holds."""

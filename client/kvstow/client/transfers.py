@@ -22,7 +22,6 @@ from kvstow.v1 import cache_pb2
 from .calls import Calls, PendingCall
 from .counters import Tally
 from .errors import STALE_GENERATION, TRANSIENT, Refused, TimedOut, Unreachable
-from .lookups import note_refusal
 from .standing import Ending, Generation, Standing, Ticket
 from .transfer import Transfer, TransferState
 
@@ -149,7 +148,7 @@ class Transfers:
 
     def _refuse(self, transfer: Transfer, ticket: Ticket, refused: Refused) -> None:
         self._tally.add_failure(refused.reason)
-        note_refusal(self._standing, ticket, refused)
+        self._standing.believe(ticket, refused)
         if self._standing.withdraw(transfer.id):
             self._tally.add_ending(TransferState.FAILED)
             transfer.end(TransferState.FAILED, str(refused))
