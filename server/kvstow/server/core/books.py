@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from .admission import Admission
-from .deadlines import Deadlines, GraceDue, TransferDue
+from .deadlines import Deadlines, GraceDue, LeaseDue, TransferDue
 from .errors import NoSuchSession, NoSuchSpace, StaleGeneration
 from .events import Event, ResetDrained, TransferEnded
 from .pool import HostPool
@@ -152,14 +152,13 @@ class Books:
             if session.space == space.id:
                 self.tell(session, event, now)
 
-    def void_lease(self, lease: LeaseId, now: float) -> Lease | None:
-        """Give back all holds of a lease; None if there is no such lease."""
-        found = self.leases.pop(lease, None)
-        if found is None:
-            return None
+    def void_lease(self, lease: LeaseId, now: float) -> Lease:
+        """Give back all holds of a lease that lives."""
+        found = self.leases.pop(lease)
         for table, slots in found.held:
             table.unhold(slots, now)
         del self.sessions[found.session].leases[found.request]
+        self.deadlines.drop(LeaseDue(lease))
         return found
 
     def begin_transfer(self, session: Session, transfer: Transfer) -> None:
@@ -201,6 +200,7 @@ class Books:
         transfer.state, transfer.parts = state, ()
         transfer.plan = replace(transfer.plan, copies=())
         del self.transfers[transfer.session, transfer.id]
+        self.deadlines.drop(TransferDue(transfer.session, transfer.id))
         self.counters.transfers[transfer.kind, state] += 1
         session = self.sessions.get(transfer.session)
         if session is not None:

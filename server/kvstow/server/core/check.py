@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from .books import Books
+from .deadlines import Due, GraceDue, LeaseDue, TransferDue
 from .errors import BooksError
 from .index import BlockIndex
 from .slots import SlotTable
@@ -27,6 +28,7 @@ def check(books: Books) -> None:
     _check_extents(books)
     _check_spaces(books, taken)
     _check_sessions(books)
+    _check_deadlines(books)
 
 
 def _require(holds: bool, message: str) -> None:
@@ -185,3 +187,14 @@ def _check_sessions(books: Books) -> None:
             owner is None or transfer_id in owner.transfers,
             f"transfer {transfer_id} is unknown to its session",
         )
+
+
+def _check_deadlines(books: Books) -> None:
+    due: set[Due] = {LeaseDue(lease) for lease in books.leases}
+    due |= {TransferDue(*key) for key, found in books.transfers.items() if not found.overdue}
+    due |= {
+        GraceDue(session.id)
+        for session in books.sessions.values()
+        if session.stream.grace_deadline is not None
+    }
+    _require(due == books.deadlines.living(), f"what falls due is not {due}")

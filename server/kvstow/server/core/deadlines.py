@@ -1,11 +1,12 @@
 """When something is due, asked for in one place.
 
-Entries are never taken out early: who asks what is due compares each with the books and ignores what is no longer true.
+What is no longer true is dropped at once: most transfers and leases end long before their time, and as many as an hour
+sees would be more than the garbage collector should have to walk, and each would wake the timer for nothing.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from .types import LeaseId, SessionId, TransferId
 
@@ -35,23 +36,60 @@ class GraceDue:
 Due = LeaseDue | TransferDue | GraceDue
 
 
+DEAD_LIMIT = 1 << 10
+"""Dropped reminders that the heap keeps, besides as many as there are living ones, before it is made anew."""
+
+
+@dataclass(slots=True)
+class _Reminder:
+    """What falls due; None once it was dropped, because a heap gives back only its least entry."""
+
+    due: Due | None
+
+
 @dataclass(slots=True)
 class Deadlines:
     """A heap of what falls due."""
 
-    _heap: list[tuple[float, int, Due]] = field(default_factory=list)
+    _heap: list[tuple[float, int, _Reminder]] = field(default_factory=list)
+    _living: dict[Due, _Reminder] = field(default_factory=dict)
     _serial: int = 0
 
     def add(self, when: float, due: Due) -> None:
-        """Ask to be reminded of `due` at `when`."""
+        """Ask to be reminded of `due` at `when`, and at no other time."""
+        self.drop(due)
         self._serial += 1
-        heappush(self._heap, (when, self._serial, due))
+        self._living[due] = reminder = _Reminder(due)
+        heappush(self._heap, (when, self._serial, reminder))
+
+    def drop(self, due: Due) -> None:
+        """Ask not to be reminded; nothing changes if nobody would be."""
+        reminder = self._living.pop(due, None)
+        if reminder is None:
+            return
+        reminder.due = None
+        if len(self._heap) > 2 * len(self._living) + DEAD_LIMIT:
+            self._heap = [entry for entry in self._heap if entry[2].due is not None]
+            heapify(self._heap)
 
     def next(self) -> float | None:
         """When the next entry falls due; None when there is none."""
+        while self._heap and self._heap[0][2].due is None:
+            heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now: float) -> Iterator[Due]:
-        """Take out everything that fell due, earliest first."""
-        while self._heap and self._heap[0][0] <= now:
-            yield heappop(self._heap)[2]
+        """Take out everything that fell due, earliest first; what is dropped meanwhile is not among it."""
+        while (when := self.next()) is not None and when <= now:
+            due = heappop(self._heap)[2].due
+            assert due is not None, "the next entry is a living one"
+            del self._living[due]
+            yield due
+
+    def __len__(self) -> int:
+        """Count the entries of the heap, dropped ones included."""
+        return len(self._heap)
+
+    def living(self) -> frozenset[Due]:
+        """Everything that will fall due."""
+        return frozenset(self._living)

@@ -23,32 +23,28 @@ def expire(books: Books, *, now: float) -> Expired:
     leases, overdue, sessions = [], [], []
     for due in books.deadlines.pop_due(now):
         match due:
-            case LeaseDue(lease) if _expire_lease(books, lease, now):
+            case LeaseDue(lease):
+                _expire_lease(books, lease, now)
                 leases.append(lease)
-            case TransferDue(session, transfer) if _mark_overdue(books, session, transfer, now):
+            case TransferDue(session, transfer):
+                _mark_overdue(books, session, transfer, now)
                 overdue.append((session, transfer))
-            case GraceDue(session) if _end_unwatched(books, session, now):
+            case GraceDue(session):
+                end_session(books, session, SessionEnd.STREAM_LOST, now=now)
                 sessions.append(session)
-            case _:
-                pass
     return Expired(tuple(leases), tuple(overdue), tuple(sessions))
 
 
-def _expire_lease(books: Books, lease_id: LeaseId, now: float) -> bool:
+def _expire_lease(books: Books, lease_id: LeaseId, now: float) -> None:
     lease = books.void_lease(lease_id, now)
-    if lease is None:
-        return False
     books.counters.leases_expired += 1
     books.tell(books.sessions[lease.session], LeaseExpired(lease.id, lease.request), now)
-    return True
 
 
 def _mark_overdue(
     books: Books, session_id: SessionId, transfer_id: TransferId, now: float
-) -> bool:
-    transfer = books.transfers.get((session_id, transfer_id))
-    if transfer is None or transfer.overdue:
-        return False
+) -> None:
+    transfer = books.transfers[session_id, transfer_id]
     transfer.overdue = True
     books.counters.overdue += 1
     session = books.sessions.get(session_id)
@@ -56,16 +52,3 @@ def _mark_overdue(
         session.overdue_count += 1
         age_s = now - transfer.began_at
         books.tell(session, TransferOverdue(transfer.id, transfer.kind, age_s), now)
-    return True
-
-
-def _end_unwatched(books: Books, session_id: SessionId, now: float) -> bool:
-    session = books.sessions.get(session_id)
-    if (
-        session is None
-        or session.stream.grace_deadline is None
-        or session.stream.grace_deadline > now
-    ):
-        return False
-    end_session(books, session_id, SessionEnd.STREAM_LOST, now=now)
-    return True

@@ -80,6 +80,7 @@ def open_stream(books: Books, session_id: SessionId) -> int:
     session = books.session(session_id)
     session.stream.number += 1
     session.stream.grace_deadline = None
+    books.deadlines.drop(GraceDue(session_id))
     return session.stream.number
 
 
@@ -117,6 +118,7 @@ def end_session(books: Books, session_id: SessionId, cause: SessionEnd, *, now: 
         books.void_lease(lease, now)
     for transfer in list(session.transfers.values()):
         books.abandon(transfer, now)
+    books.deadlines.drop(GraceDue(session_id))
     del books.sessions[session_id]
     books.spaces[session.space].sessions -= 1
     books.counters.session_ends[cause.value] += 1
