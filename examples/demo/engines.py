@@ -54,7 +54,7 @@ class EngineProcess:
 
     Attributes:
         session: Its session at the daemon.
-        memory: The file its KV cache lies in.
+        memory: The file its KV cache lies in, which outlives a killed engine.
         block_bytes: Size of one of its blocks.
     """
 

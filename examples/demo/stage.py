@@ -56,6 +56,7 @@ class Stage:
         self.cleanup.callback(engine.close)
         with self.bar(f"starting {name}") as advance:
             engine.wait_ready(advance)
+        self.cleanup.callback(engine.memory.unlink, missing_ok=True)  # a killed one leaves it
         self.engines[name] = engine
         self.memories.append(engine.memory)
         return engine
@@ -93,4 +94,4 @@ class Stage:
 
 def shown(text: str) -> str:
     """An answer on one line; the tiny model's is no text that a terminal should be given."""
-    return "".join(letter if letter.isprintable() else " " for letter in text).strip()
+    return "".join(letter if letter.isprintable() else "·" for letter in text).strip()
