@@ -29,6 +29,7 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     # while the engine is idle.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # A daemon that is back is found soon; the smallest back-off also limits each attempt.

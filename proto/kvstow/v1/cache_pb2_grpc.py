@@ -36,8 +36,8 @@ class CacheServiceStub(object):
 
     * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
     have at most 1,024 characters.
-    * Session, space and lease ids are the daemon's, start at 1 and are never reused by a daemon process; 0 stands
-    for none. Transfer ids are the client's.
+    * Session, space and lease ids are the daemon's and are never reused by a daemon process; 0 stands for none. Session
+    ids begin at a random number, so that those of another process are hardly ever valid. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
     * Every reply and every refusal carries the trailing metadata `kvstow-boot-id`. A value that differs from the one
     of OpenSession says that the daemon was restarted: sessions, leases, memory and cache of the old one are gone.
@@ -142,8 +142,8 @@ class CacheServiceServicer(object):
 
     * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
     have at most 1,024 characters.
-    * Session, space and lease ids are the daemon's, start at 1 and are never reused by a daemon process; 0 stands
-    for none. Transfer ids are the client's.
+    * Session, space and lease ids are the daemon's and are never reused by a daemon process; 0 stands for none. Session
+    ids begin at a random number, so that those of another process are hardly ever valid. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
     * Every reply and every refusal carries the trailing metadata `kvstow-boot-id`. A value that differs from the one
     of OpenSession says that the daemon was restarted: sessions, leases, memory and cache of the old one are gone.
@@ -481,8 +481,8 @@ class CacheService(object):
 
     * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
     have at most 1,024 characters.
-    * Session, space and lease ids are the daemon's, start at 1 and are never reused by a daemon process; 0 stands
-    for none. Transfer ids are the client's.
+    * Session, space and lease ids are the daemon's and are never reused by a daemon process; 0 stands for none. Session
+    ids begin at a random number, so that those of another process are hardly ever valid. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
     * Every reply and every refusal carries the trailing metadata `kvstow-boot-id`. A value that differs from the one
     of OpenSession says that the daemon was restarted: sessions, leases, memory and cache of the old one are gone.

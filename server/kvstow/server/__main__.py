@@ -6,6 +6,7 @@ second one ends the process at once, as signals do.
 
 import gc
 import logging
+import resource
 import select
 import signal
 import socket
@@ -84,6 +85,7 @@ def main() -> int:
 
 def _run(config: Config, stop: StopSignals, stack: ExitStack) -> None:
     """Start in an order in which nothing is promised too early, wait for a signal, drain; `stack` undoes the rest."""
+    _allow_open_files()
     pool = HostPool(config.pool_size, config.pool_path)
     stack.callback(pool.close)
     device = HostDevice(pool, config.copy_threads, config.piece_size)
@@ -182,6 +184,12 @@ def _settle_garbage() -> None:
     """Take what lives long out of the garbage collector's sight: the books of a full pool would take it long to walk."""
     gc.collect()
     gc.freeze()
+
+
+def _allow_open_files() -> None:
+    """Each region of each rank keeps a descriptor open: many more than the usual soft limit of a thousand."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _set_up_logging(config: Config) -> None:
