@@ -35,6 +35,9 @@ SLOT_BYTES = 64
 
 DEADLINE_S = 60.0
 
+BLOCK_COUNT = 1 << 20
+"""Blocks that each rank of an engine has."""
+
 
 def key(number: int) -> bytes:
     """The block hash that a test calls by a number."""
@@ -85,21 +88,15 @@ def make_ledger(
 
 
 class Engine:
-    """One session on a ledger, attached and with an open stream; a key's bytes lie in the block of the same number.
+    """One session on a ledger, attached and with an open stream; a key's bytes lie in the block of the same number."""
 
-    Args:
-        block_count: blocks of every group of every rank.
-    """
-
-    def __init__(
-        self, ledger: Ledger, space: Identity | None = None, *, block_count: int = 1 << 20
-    ) -> None:
+    def __init__(self, ledger: Ledger, space: Identity | None = None) -> None:
         self.ledger = ledger
         self.now = 0.0
         found = space or identity()
         self.session = ledger.open_session(found, "engine", now=self.now)
         for rank in range(found.layout.world_size):
-            ledger.attach(self.session, rank, (block_count,) * len(found.layout.groups))
+            ledger.attach(self.session, rank, (BLOCK_COUNT,) * len(found.layout.groups))
         ledger.open_stream(self.session)
         self._last_transfer = 0
         self._acknowledged = 0
