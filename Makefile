@@ -61,8 +61,8 @@ test: $(WEIGHTS) ## run every test that needs no accelerator
 soak: $(DEMO) ## run the tests that take minutes
 	$(BIN)/python -m pytest -m soak
 
-coverage: $(DEMO) ## measure how much of the core its own tests reach
-	$(BIN)/python -m coverage run -m pytest tests/core
+coverage: $(DEMO) ## measure how much of the core its tests reach
+	$(BIN)/python -m coverage run -m pytest tests/core tests/scenarios
 	$(BIN)/python -m coverage report
 
 bench: $(DEMO) ## run the benchmarks

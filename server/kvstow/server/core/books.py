@@ -68,13 +68,34 @@ class Counters:
 
 
 @dataclass(slots=True)
+class Serials:
+    """Numbers that are never given twice.
+
+    Args:
+        session_base: session ids start above it.
+    """
+
+    session_base: int
+    _last: int = 0
+
+    def next(self) -> int:
+        """Names a space, a lease or an index."""
+        self._last += 1
+        return self._last
+
+    def next_session(self) -> SessionId:
+        """Names a session."""
+        return SessionId(self.session_base + self.next())
+
+
+@dataclass(slots=True)
 class Books:
-    """Every table; keys of `transfers` are session and transfer id, session ids start above `session_base`."""
+    """Every table; keys of `transfers` are session and transfer id."""
 
     limits: Limits
     pool: HostPool
     admission: Admission
-    session_base: int = 0
+    serials: Serials
     spaces: dict[SpaceId, Space] = field(default_factory=dict)
     space_ids: dict[Identity, SpaceId] = field(default_factory=dict)
     sessions: dict[SessionId, Session] = field(default_factory=dict)
@@ -84,12 +105,6 @@ class Books:
     counters: Counters = field(default_factory=Counters)
     told: set[SessionId] = field(default_factory=set)
     """Sessions that got an event since somebody last asked."""
-    last_serial: int = 0
-
-    def serial(self) -> int:
-        """A number never given before; it names spaces, sessions, leases and indexes."""
-        self.last_serial += 1
-        return self.last_serial
 
     def session(self, session: SessionId) -> Session:
         """The session with this id.

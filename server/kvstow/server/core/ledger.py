@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from . import expiry, lives, loads, lookups, resets, stores
 from .admission import Admission
-from .books import Books, Limits
+from .books import Books, Limits, Serials
 from .check import check
 from .events import Draining, Event
 from .lookups import LookupOptions
@@ -64,7 +64,7 @@ class Ledger:
         session_base: int = 0,
     ) -> None:
         pool = HostPool(pool_bytes, extent_bytes, make_policy)
-        self._books = Books(limits, pool, admission, session_base)
+        self._books = Books(limits, pool, admission, Serials(session_base))
 
     def open_session(self, identity: Identity, name: str, *, now: float) -> SessionId:
         """Open a session in the space of `identity`, which is made if it is new; it lives for the grace time unless

@@ -29,7 +29,7 @@ def open_session(books: Books, identity: Identity, name: str, *, now: float) -> 
     space = _space_for(books, identity)
     grace_deadline = now + books.limits.grace_s
     session = Session(
-        SessionId(books.session_base + books.serial()),
+        books.serials.next_session(),
         name,
         space.id,
         now,
@@ -154,8 +154,8 @@ def _space_for(books: Books, identity: Identity) -> Space:
     if len(books.spaces) >= books.limits.max_spaces:
         _forget_empty_space(books)
     tables = [books.pool.table(size) for size in sizes]
-    indexes = [BlockIndex(books.serial(), books.pool.slot_limit(size)) for size in sizes]
-    space = Space(SpaceId(books.serial()), identity, indexes, tables)
+    indexes = [BlockIndex(books.serials.next(), books.pool.slot_limit(size)) for size in sizes]
+    space = Space(SpaceId(books.serials.next()), identity, indexes, tables)
     books.spaces[space.id] = space
     books.space_ids[identity] = space.id
     return space

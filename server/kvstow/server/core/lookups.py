@@ -57,7 +57,8 @@ def lookup(
         hit, slots = _miss(group, options) if stalled else _probe(index, group, options)
         hits.append(hit)
         if slots:
-            found.append((table, slots))
+            # A tuple of numbers, other than a list, is nothing that the garbage collector goes on walking.
+            found.append((table, tuple(slots)))
         space.counters.hit_blocks += hit.hit_count
         space.counters.pending_blocks += hit.pending_count
         space.counters.missed_blocks += len(group.keys) - hit.hit_count - hit.pending_count
@@ -130,7 +131,7 @@ def _lease(
     for table, slots in found:
         table.hold(slots, now)
     lease = Lease(
-        LeaseId(books.serial()),
+        LeaseId(books.serials.next()),
         session.id,
         session.space,
         options.request,

@@ -68,5 +68,5 @@ def _retire(books: Books, space: Space) -> None:
         index.retired = True
         if index.ready_count:
             table.retired.append(index)
-        fresh.append(BlockIndex(books.serial(), books.pool.slot_limit(table.slot_bytes)))
+        fresh.append(BlockIndex(books.serials.next(), books.pool.slot_limit(table.slot_bytes)))
     space.indexes = fresh
