@@ -33,7 +33,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What it answers; see `examples.engine.engine.Answer`."""
+    """What it answers; see `examples.engine.request.Answer`."""
 
     text: str
     tokens: tuple[int, ...]

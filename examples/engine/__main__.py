@@ -12,11 +12,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import Progress
 
-from examples.engine.engine import Answer, Engine, Request
+from examples.engine.engine import Engine
 from examples.engine.memory import KvLayout, KvMemory
 from examples.engine.models import ModelName, open_model
 from examples.engine.package import WeightsMissing
 from examples.engine.prefix import blocks_for
+from examples.engine.request import Answer, Request
 from examples.engine.text import ChatTokenizer
 from examples.engine.weights import Weights
 

@@ -24,10 +24,11 @@ from dataclasses import asdict
 from typing import Any
 
 from examples.engine.blocks import OutOfBlocks
-from examples.engine.engine import Engine, Request, TooLong
+from examples.engine.engine import Engine
 from examples.engine.memory import KvLayout, KvMemory
 from examples.engine.models import ModelName, open_model
 from examples.engine.package import WeightsMissing
+from examples.engine.request import Request, TooLong
 from examples.engine.stow import BUDGETS, StowCache, open_session
 from examples.engine.text import ChatTokenizer
 from kvstow.client import Callbacks, Client, KvstowError, Session

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from examples.engine.blocks import OutOfBlocks
-from examples.engine.engine import Answer, Engine, Request, TooLong
+from examples.engine.engine import Engine
 from examples.engine.memory import KvLayout, KvMemory
 from examples.engine.prefix import BLOCK_TOKENS
+from examples.engine.request import Answer, Request, TooLong
 from examples.engine.weights import TINY, random_weights
 
 WEIGHTS = random_weights()

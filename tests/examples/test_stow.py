@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from examples.demo.daemon import DaemonProcess, wait_for
-from examples.engine.engine import Answer, Engine, Request
+from examples.engine.engine import Engine
 from examples.engine.memory import KvLayout, KvMemory
 from examples.engine.prefix import BLOCK_TOKENS, chain_hashes
+from examples.engine.request import Answer, Request
 from examples.engine.stow import BUDGETS, StowCache, open_session
 from examples.engine.weights import TINY, random_weights
 from kvstow.client import Callbacks, Client, Session, SessionState

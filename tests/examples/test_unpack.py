@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from examples.engine.__main__ import DECLARATION
-from examples.engine.engine import Engine, Request
+from examples.engine.engine import Engine
 from examples.engine.memory import KvLayout, KvMemory
 from examples.engine.models import ModelName, open_model
 from examples.engine.package import WeightsMissing, packaged_gguf
 from examples.engine.prefix import BLOCK_TOKENS, blocks_for
+from examples.engine.request import Request
 from examples.engine.unpack import cache_directory, load_gguf
 from examples.engine.weights import TINY, LayerWeights, Weights, random_weights
 
