@@ -27,8 +27,9 @@ from .types import KeyState
 DENSE_LIMIT = 1 << 15
 """Up to this many slots one dictionary serves: it grows within milliseconds and is probed fastest."""
 
-SHARD_TARGET = 1 << 12
-"""Entries per shard that a larger index aims at when full."""
+SHARD_TARGET = 1 << 14
+"""Entries per shard that a larger index aims at when full: one grows within about a millisecond, and there are few enough
+for the heads of all of them to stay in the processor's cache."""
 
 DRAIN_LIMIT = 1 << 10
 """Entries of a retired index that are taken out in one step: what becomes of them takes some milliseconds."""

@@ -7,7 +7,7 @@ The third comes before the fourth only when the fourth alone would not suffice.
 Everything is all-or-nothing: `room` counts without changing anything, `take` is called for no more than that.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from .errors import BlockTooLarge, BooksError
 from .index import BlockIndex
@@ -139,17 +139,18 @@ class HostPool:
 
     def _evict(self, table: SlotTable, count: int, kept: Collection[int]) -> None:
         slots = table.policy.evict(count, kept)
-        for slot in slots:
-            self._forget(table, slot)
+        self._forget(table, slots)
         table.clear(slots)
 
-    def _forget(self, table: SlotTable, slot: int) -> None:
-        owner, key = table.owners[slot], table.keys[slot]
-        if owner is None or key is None:
-            raise BooksError(f"slot {slot} was chosen for eviction but holds no block")
-        owner.evict(key)
-        if not owner.retired:
-            owner.evicted_count += 1
+    def _forget(self, table: SlotTable, slots: Sequence[int]) -> None:
+        owners, keys = table.owners, table.keys
+        for slot in slots:
+            owner, key = owners[slot], keys[slot]
+            if owner is None or key is None:
+                raise BooksError(f"slot {slot} was chosen for eviction but holds no block")
+            owner.evict(key)
+            if not owner.retired:
+                owner.evicted_count += 1
 
     def _reclaimable(
         self, table: SlotTable, protected: Protected
@@ -176,8 +177,7 @@ class HostPool:
     def _reclaim(self, table: SlotTable, extent: Extent) -> None:
         slots = [slot for slot in table.slots_of(extent) if table.owners[slot] is not None]
         table.policy.withdraw(slots)
-        for slot in slots:
-            self._forget(table, slot)
+        self._forget(table, slots)
         table.clear(slots)
         table.drop_extent(extent)
         self._unused.append(extent.number)

@@ -214,9 +214,10 @@ class SlotTable:
 
     def clear(self, slots: Iterable[int]) -> None:
         """Slots that are in no policy order and have no hold lose their entry and become free."""
+        owners, keys, extents = self.owners, self.keys, self.extents
         for slot in slots:
-            self.owners[slot] = self.keys[slot] = None
-            self._push_free(self.extents[slot // self.slots_per_extent], slot)
+            owners[slot] = keys[slot] = None
+            self._push_free(extents[slot // self.slots_per_extent], slot)
 
     def slots_of(self, extent: Extent) -> range:
         """The slot numbers of an extent."""
