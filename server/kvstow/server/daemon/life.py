@@ -32,6 +32,9 @@ from .meters import NO_METERS, Meters
 from .processes import opened
 from .watch import Watcher
 
+VERSION = version("kvstow")
+"""Read from a file, so only once."""
+
 _log = structlog.get_logger("kvstow.daemon")
 
 
@@ -116,7 +119,7 @@ class Life:
     def info(self) -> ServerInfo:
         """Who the daemon is, what may be asked of it, and how it fares; answered in every state."""
         return ServerInfo(
-            version=version("kvstow"),
+            version=VERSION,
             boot_id=self.boot_id,
             state=self._state,
             limits=limits(self._config),
