@@ -1,0 +1,50 @@
+"""Tells KV that may be stored from KV that a reset has overtaken. Pure.
+
+An epoch ends when the space was or may have been reset since. An engine's blocks carry the epoch in
+which they were handed out to be written, and are stored in that epoch only. A restart of the daemon
+ends none: what the engine has computed is as good as before, and is stored again.
+"""
+
+from kvstow.client.standing import Generation, Ticket
+
+FIRST_GENERATION = 1
+"""What a new space's generation is: nobody has reset it yet."""
+
+
+class Epochs:
+    """The epochs as one engine sees them.
+
+    Attributes:
+        current: rises by one with each; begins at 1.
+        generation: in which the KV of the current epoch is to be stored. It is as old as the last
+            observation, so that a reset that came since then makes the daemon refuse the store.
+        openings: how often another opening of the session was seen.
+    """
+
+    def __init__(self) -> None:
+        self.current = 1
+        self.generation = Generation(0, FIRST_GENERATION)
+        self.openings = 0
+        self._ticket: Ticket | None = None
+
+    def begin(self) -> None:
+        """This engine resets the space."""
+        self.current += 1
+
+    def settle(self, ticket: Ticket | None, generation: Generation) -> None:
+        """The reset of this engine was made, and led to this generation."""
+        if ticket is not None and ticket == self._ticket:
+            self.generation = generation
+
+    def observe(self, ticket: Ticket | None, generation: Generation) -> None:
+        """What the session believes now; called with every step."""
+        if ticket is None:
+            return
+        expected = self.generation.number
+        if ticket != self._ticket:
+            self.openings += 1
+            if self._ticket is None or ticket.boot_id != self._ticket.boot_id:
+                expected = FIRST_GENERATION
+        if generation.number != expected:
+            self.current += 1
+        self._ticket, self.generation = ticket, generation

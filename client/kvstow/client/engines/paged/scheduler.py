@@ -1,0 +1,290 @@
+"""The scheduler half: what the connector interface of an engine's scheduler is made of.
+
+In the order in which an engine calls: `add`, `find` (as often as it likes), `admit`, once for each
+step `step` and, when the workers have answered, `hear`; at the end of a request `finish`. All of it
+on the scheduler's thread; only transfers end on other threads, and that is looked up here.
+
+Decided here: what happens in which order within a step. The order matters:
+1. what has ended is settled, so that its blocks and keys are free again;
+2. what is computed is sent, before the blocks that this step writes are known as handed out;
+3. fences for the stores that read blocks which this step writes;
+4. loads, except into blocks that a store reads or this step writes.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kvstow.client.errors import Unreachable
+
+from .blocks import EngineBlocks
+from .board import Board
+from .epochs import Epochs
+from .finder import Finder
+from .loads import Load, Loads
+from .presence import Presence
+from .requests import BlockTable, EngineRequest, Tracked
+from .session import CacheSession
+from .shape import Shape
+from .steps import Report, Step
+from .stores import Offer, Stores
+
+_log = logging.getLogger(__name__)
+
+Evictable: TypeAlias = Callable[[], Iterable[tuple[int, bytes, int]]]
+"""Blocks that the engine evicts next, as group, key and block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the workers write in one step.
+
+    Attributes:
+        handed_out: blocks that were given to requests, to be written from now on.
+        copied_from: for those that begin as a copy of another block, the other.
+        zeroed: blocks that are zeroed first.
+    """
+
+    handed_out: Sequence[int] = ()
+    copied_from: Mapping[int, int] = field(default_factory=dict)
+    zeroed: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What the scheduler half must know of its engine.
+
+    Attributes:
+        shape: of its blocks.
+        world_size: number of ranks.
+        table: its block tables.
+        prompt_only: blocks with generated tokens are not offered.
+        evictable: if set, nothing is offered but what the engine evicts next.
+    """
+
+    shape: Shape
+    world_size: int
+    table: BlockTable
+    prompt_only: bool = False
+    evictable: Evictable | None = None
+
+
+class SchedulerHalf:
+    """The scheduler half of one engine.
+
+    Args:
+        session: opened with an identity that fits the engine's shape.
+        clock: seconds, rising.
+
+    Attributes:
+        stored: what was stored since it was emptied last; filled only if `keeps_stored`.
+    """
+
+    def __init__(self, session: CacheSession, engine: Engine, clock: Callable[[], float]) -> None:
+        self._session = session
+        self._engine = engine
+        self._board = Board()
+        self._epochs = Epochs()
+        self._blocks = EngineBlocks(engine.shape.block_count)
+        self._presence = Presence(session, engine.world_size, clock)
+        self._loads = Loads(session, self._blocks, clock)
+        self._stores = Stores(
+            session, self._blocks, self._epochs, self._presence, self._board, clock
+        )
+        self._finder = Finder(session, engine.shape, self._presence, self._loads, clock)
+        self._requests: dict[str, Tracked] = {}
+        self._destinations: list[int] = []
+        self._openings = 0
+
+    def add(self, request: EngineRequest) -> None:
+        """A request has arrived."""
+        self._tracked(request)
+
+    def find(self, request: EngineRequest, computed_tokens: int) -> int | None:
+        """How many tokens behind the computed ones can be loaded, and are held until they are.
+
+        Returns:
+            Their number; None to be asked again with the next step.
+        """
+        return self._finder.find(self._tracked(request), computed_tokens)
+
+    def admit(
+        self, request: EngineRequest, tables: Sequence[Sequence[int]], loaded_tokens: int
+    ) -> None:
+        """A waiting request was given blocks.
+
+        Args:
+            tables: for each group, its block ids.
+            loaded_tokens: how many of the tokens that were found are to be loaded.
+        """
+        tracked = self._tracked(request)
+        tracked.admitted = True
+        tracked.scanned.clear()
+        if loaded_tokens:
+            self._loads.add(self._load(tracked, tables, loaded_tokens))
+            tracked.promise = None
+        else:
+            self._finder.release(tracked)
+
+    def step(self, written: Written) -> Step:
+        """Everything for one step."""
+        self._observe()
+        self._settle()
+        self._collect()
+        self._stores.send()
+        overwritten = [*written.handed_out, *written.zeroed]
+        fences = self._blocks.readers(overwritten)
+        self._hand_out(written)
+        self._loads.send(overwritten)
+        return Step(
+            ticket=self._session.ticket,
+            board=self._board.path,
+            fences=tuple(sorted(fences)),
+            ended=self._loads.take_ended(),
+        )
+
+    def hear(self, report: Report | None) -> None:
+        """A step's output is there: what it computed is computed."""
+        if report is not None:
+            self._presence.hear(report)
+        self._observe()
+        self._settle()
+        self._collect()
+
+    def finish(self, request: EngineRequest, tables: Sequence[Sequence[int]]) -> None:
+        """A request is over, however it ended; its blocks are given back to the engine.
+
+        Args:
+            tables: for each group, its block ids.
+        """
+        tracked = self._requests.pop(request.request_id, None)
+        if tracked is None:
+            return
+        self._finder.release(tracked)
+        self._loads.abandon(tracked)
+        if self._engine.evictable is None and self._stores.are_welcome():
+            for group, table in enumerate(tables):
+                ready = min(self._ready(tracked, group), len(table))
+                self._offer(tracked, group, 0, table[:ready], again=True)
+
+    def reset(self) -> bool:
+        """Reset the space. Nothing stored or computed before is found or stored from now on.
+
+        Returns:
+            False if the daemon could not be reached: then it is made as soon as it can be, and
+            nothing is found until then.
+        """
+        self._epochs.begin()
+        self._stores.forget()
+        for tracked in self._requests.values():
+            tracked.promise = None  # the reset ends all leases
+        try:
+            self._session.reset()
+        except Unreachable as error:
+            _log.warning("the cache could not be reset, and is not used until it was: %s", error)
+            return False
+        self._epochs.settle(self._session.ticket, self._session.generation)
+        return True
+
+    def is_busy(self) -> bool:
+        """Whether the engine must go on with its steps, if need be empty ones."""
+        return bool(len(self._loads) or self._stores.batch_count)
+
+    def close(self, wait_s: float) -> None:
+        """End the session; waits for stores that are under way."""
+        self._session.close(wait_s)
+        self._board.close()
+
+    def _tracked(self, request: EngineRequest) -> Tracked:
+        found = self._requests.get(request.request_id)
+        if found is None:
+            found = self._requests[request.request_id] = Tracked(request)
+        return found
+
+    def _observe(self) -> None:
+        epoch = self._epochs.current
+        self._epochs.observe(self._session.ticket, self._session.generation)
+        if epoch != self._epochs.current or self._openings != self._epochs.openings:
+            self._openings = self._epochs.openings
+            self._stores.forget()
+
+    def _settle(self) -> None:
+        self._stores.settle()
+        self._loads.settle()
+
+    def _collect(self) -> None:
+        if not self._stores.are_welcome():
+            return
+        if self._engine.evictable is not None:
+            offers = self._engine.evictable()
+            self._stores.collect(Offer(*offer, declined=set()) for offer in offers)
+            return
+        for tracked in self._requests.values():
+            for group in range(len(self._engine.shape.groups)):
+                self._scan(tracked, group)
+
+    def _scan(self, tracked: Tracked, group: int) -> None:
+        if tracked.scan != self._stores.scan:
+            tracked.scan = self._stores.scan
+            tracked.scanned.clear()
+        start, stop = tracked.scanned.get(group, 0), self._ready(tracked, group)
+        if start < stop:
+            table = self._engine.table(tracked.request.request_id, group, start, stop)
+            self._offer(tracked, group, start, table)
+            tracked.scanned[group] = start + len(table)
+
+    def _ready(self, tracked: Tracked, group: int) -> int:
+        """How many blocks of the request are full, computed and have a key."""
+        shape, request = self._engine.shape, tracked.request
+        tokens = tracked.computed_tokens
+        if self._engine.prompt_only:
+            tokens = min(tokens, request.num_prompt_tokens)
+        tokens = min(tokens, len(request.block_hashes) * shape.hash_tokens)
+        return tokens // shape.groups[group].block_tokens
+
+    def _offer(
+        self,
+        tracked: Tracked,
+        group: int,
+        start: int,
+        table: Sequence[int],
+        again: bool = False,
+    ) -> None:
+        shape = self._engine.shape
+        keys = shape.keys(tracked.request.block_hashes, group, start, start + len(table))
+        self._stores.collect(
+            (
+                Offer(group, key, block, tracked.declined)
+                for key, block in zip(keys, table, strict=True)
+                if block != shape.null_block
+            ),
+            again,
+        )
+
+    def _load(self, tracked: Tracked, tables: Sequence[Sequence[int]], loaded_tokens: int) -> Load:
+        shape, promise = self._engine.shape, tracked.promise
+        if promise is None:  # nothing was promised: it can only fail, with all blocks there are
+            return Load(tracked, {}, dict(enumerate(map(list, tables))), None, 0.0)
+        keys: dict[int, list[bytes]] = {}
+        blocks: dict[int, list[int]] = {}
+        for group, table in enumerate(tables):
+            block_tokens = shape.groups[group].block_tokens
+            first = promise.start // block_tokens
+            last = -(-(promise.start + loaded_tokens) // block_tokens)
+            named = shape.keys(tracked.request.block_hashes, group, first, last)
+            pairs = [
+                (key, block)
+                for key, block in zip(named, table[first:last], strict=True)
+                if block != shape.null_block
+            ]
+            keys[group] = [key for key, _ in pairs]
+            blocks[group] = [block for _, block in pairs]
+            self._destinations += blocks[group]
+        return Load(tracked, keys, blocks, promise.hits, promise.at)
+
+    def _hand_out(self, written: Written) -> None:
+        blocks = [*written.handed_out, *self._destinations]
+        self._destinations.clear()
+        self._stores.drop(blocks)
+        self._blocks.hand_out(blocks, self._epochs.current, written.copied_from)
