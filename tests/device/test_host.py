@@ -112,6 +112,14 @@ def test_closed_memory_is_unmapped_when_its_last_copy_has_ended(
     eventually(lambda: str(shared_memory / "lost") not in Path("/proc/self/maps").read_text())
 
 
+def test_a_region_takes_no_descriptor(rig: Rig, shared_memory: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(3):
+        rig.device.open_region(EngineFile(shared_memory / f"engine-{number}", PAGE).handle)
+
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 @dataclass(frozen=True)
 class Mistake:
     """A handle that must be refused, made in a directory of shared memory, and what it is told."""

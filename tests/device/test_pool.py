@@ -1,5 +1,6 @@
 """The host pool is there in full, or not at all with the reason; it leaves nothing behind."""
 
+import contextlib
 import ctypes
 import mmap
 import os
@@ -18,6 +19,16 @@ from kvstow.server.device.files import lies_in_memory
 from kvstow.server.device.pool import POPULATE_BYTES, HostPool
 
 MIB = 1 << 20
+MAPS = Path("/proc/self/maps")
+
+
+def open_inodes() -> set[int]:
+    """The files that descriptors of this process stand for."""
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the one that listed them
+            found.add(os.fstat(int(descriptor)).st_ino)
+    return found
 
 
 def resident_bytes(pool: HostPool) -> int:
@@ -65,6 +76,19 @@ def test_the_pool_stays_out_of_core_files() -> None:
 
     assert flags is not None
     assert "dd" in flags[1].split()
+    pool.close()
+
+
+@pytest.mark.parametrize("in_directory", [False, True])
+def test_nobody_else_can_open_the_pool(shared_memory: Path, in_directory: bool) -> None:
+    """A descriptor of it would have a name under /proc that an engine could attach as its own memory."""
+    pool = HostPool(MIB, shared_memory if in_directory else None)
+    inode = re.search(
+        rf"^{pool.memory.address:x}-\S+ \S+ \S+ \S+ (\d+)", MAPS.read_text(), re.MULTILINE
+    )
+
+    assert inode is not None
+    assert int(inode[1]) not in open_inodes()
     pool.close()
 
 

@@ -187,7 +187,7 @@ def _settle_garbage() -> None:
 
 
 def _allow_open_files() -> None:
-    """Each region of each rank keeps a descriptor open: many more than the usual soft limit of a thousand."""
+    """Each engine and each of its ranks keeps a connection and a process open: soon more than the usual thousand."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -25,6 +25,66 @@ _KINDS = {stat.S_IFDIR: "a directory", stat.S_IFLNK: "a symbolic link"}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int64,
+)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_FAILED = ctypes.c_void_p(-1).value
+
+
+class _Mapping:
+    """Mapped memory, for numpy to make an array of; unmapped when no array refers to it any more."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self._address, self._size_bytes = address, size_bytes
+
+    @property
+    def __array_interface__(self) -> dict[str, object]:
+        return {
+            "version": 3,
+            "shape": (self._size_bytes,),
+            "typestr": "|u1",
+            "data": (self._address, False),
+        }
+
+    def __del__(self) -> None:
+        _libc.munmap(self._address, self._size_bytes)
+
+
+def map_shared(descriptor: int) -> npt.NDArray[np.uint8]:
+    """Map a whole file for reading and writing; it stays mapped while the array or a view of it lives.
+
+    `mmap.mmap` would keep a descriptor of its own open as long. Every process of the user could open the host pool by
+    that descriptor's name under /proc, an engine could register it as its own memory, and each region would cost one.
+
+    Raises:
+        OSError: the kernel does not map it; an empty file, for one.
+    """
+    size_bytes = os.fstat(descriptor).st_size
+    access = mmap.PROT_READ | mmap.PROT_WRITE
+    address = _libc.mmap(None, size_bytes, access, mmap.MAP_SHARED, descriptor, 0)
+    if address == _FAILED:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    view = np.asarray(_Mapping(address, size_bytes))
+    advise(view, mmap.MADV_DONTDUMP)  # a core file is for the daemon's mistakes, not for KV
+    return view
+
+
+def advise(view: npt.NDArray[np.uint8], advice: int) -> None:
+    """Tell the kernel something about mapped memory that begins and ends with a page, see madvise(2).
+
+    Raises:
+        OSError: it does not take the advice.
+    """
+    if _libc.madvise(view.ctypes.data, view.size, advice) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def lies_in_memory(descriptor: int) -> bool:
@@ -61,15 +121,11 @@ def map_file(handle: SharedMemoryHandle) -> npt.NDArray[np.uint8]:
             if size < end:
                 raise DeviceError(f"{handle.path} has {size} bytes, the region ends at {end}")
             # The whole file, because offsets into huge pages are restricted. It costs address space only.
-            mapping = mmap.mmap(descriptor, 0)
+            view = map_shared(descriptor)[start:end]
         finally:
             os.close(descriptor)
     except OSError as error:
         raise DeviceError(f"cannot map {handle.path}: {error.strerror}") from error
-    except ValueError:  # a file without any bytes cannot be mapped
-        raise DeviceError(f"{handle.path} became empty while it was mapped") from None
-    mapping.madvise(mmap.MADV_DONTDUMP)
-    view = np.frombuffer(mapping, dtype=np.uint8)[start:end]
     if view.size < handle.size_bytes:
         raise DeviceError(f"{handle.path} became shorter while it was mapped")
     return view

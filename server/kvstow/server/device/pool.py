@@ -4,11 +4,11 @@ Decided here: what backs the pool, whether it fits, how it is faulted in. Not de
 ledger), and page-locking for a GPU (its device). One thread makes the pool, populates it and closes it; the bytes
 belong to whoever the ledger gave their slots to.
 
-The file behind the pool never has a name that outlives its opening, so a killed daemon leaves nothing behind.
+The file behind the pool has no name and no descriptor once it is mapped: a killed daemon leaves nothing behind, and nobody
+else can open it.
 """
 
 import contextlib
-import ctypes
 import errno
 import mmap
 import os
@@ -19,18 +19,16 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import numpy.typing as npt
 
 from .base import DeviceError
-from .files import MEMORY_FILE_SYSTEMS, lies_in_memory
+from .files import MEMORY_FILE_SYSTEMS, advise, lies_in_memory, map_shared
 from .kernel import Memory
 from .limits import Bound, file_bounds
 
 MADV_POPULATE_WRITE = 23  # Linux 5.14; not yet in `mmap`
 POPULATE_BYTES = 64 << 20
 """What one thread faults in between two reports of progress."""
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class HostPool:
@@ -49,13 +47,13 @@ class HostPool:
         place = "anonymous memory" if directory is None else str(directory)
         try:
             _check_fit(size_bytes, file_bounds(directory))
-            mapping = _map(size_bytes, directory)
+            view = _map(size_bytes, directory)
         except OSError as error:
             raise DeviceError(
                 f"cannot take a host pool of {_readable(size_bytes)} from {place}: {error.strerror}"
             ) from error
-        self._mapped_bytes = len(mapping)
-        self.memory = Memory.of(np.frombuffer(mapping, dtype=np.uint8)[:size_bytes])
+        self._mapped_bytes = len(view)
+        self.memory = Memory.of(view[:size_bytes])
 
     def populate(self, progress: Callable[[int], None], thread_count: int) -> None:
         """Fault all pages in, so that no copy has to and no memory is missing later.
@@ -77,15 +75,15 @@ class HostPool:
 
     def _populate(self, start: int) -> None:
         length = min(POPULATE_BYTES, self._mapped_bytes - start)
-        if _libc.madvise(self.memory.address + start, length, MADV_POPULATE_WRITE) == 0:
-            return
-        code = ctypes.get_errno()
-        if code != errno.EINVAL:
-            raise DeviceError(
-                f"cannot fault in the host pool of {_readable(self.size_bytes)} beyond"
-                f" {_readable(start)}: {os.strerror(code)}; lower its size"
-            )
-        touch(self.memory, start, length)
+        try:
+            advise(self.memory.view[start : start + length], MADV_POPULATE_WRITE)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise DeviceError(
+                    f"cannot fault in the host pool of {_readable(self.size_bytes)} beyond"
+                    f" {_readable(start)}: {error.strerror}; lower its size"
+                ) from error
+            touch(self.memory, start, length)
 
     def huge_page_bytes(self) -> int:
         """How much of the pool lies in huge pages, as the kernel says now."""
@@ -109,7 +107,7 @@ def touch(memory: Memory, start: int, length: int) -> None:
     memory.view[start : start + length : mmap.PAGESIZE] = 0
 
 
-def _map(size_bytes: int, directory: Path | None) -> mmap.mmap:
+def _map(size_bytes: int, directory: Path | None) -> npt.NDArray[np.uint8]:
     """Map a new file of this size, rounded up to the page size of its mount, with huge pages if they may be had."""
     with _new_file(directory) as file:
         if not lies_in_memory(file.fileno()):
@@ -118,11 +116,10 @@ def _map(size_bytes: int, directory: Path | None) -> mmap.mmap:
             )
         page_bytes = os.fstat(file.fileno()).st_blksize
         os.ftruncate(file.fileno(), -(-size_bytes // page_bytes) * page_bytes)
-        mapping = mmap.mmap(file.fileno(), 0)
-    mapping.madvise(mmap.MADV_DONTDUMP)  # a core file is for the daemon's mistakes, not for KV
+        view = map_shared(file.fileno())
     with contextlib.suppress(OSError):  # a kernel without them, or pages that are huge anyway
-        mapping.madvise(mmap.MADV_HUGEPAGE)
-    return mapping
+        advise(view, mmap.MADV_HUGEPAGE)
+    return view
 
 
 def _new_file(directory: Path | None) -> IO[bytes]:
