@@ -70,17 +70,36 @@ def test_a_process_that_may_be_another_one_is_not_watched(
     engine.store(keys(1), [0])
 
 
+def pidfd_count() -> int:
+    """Processes that this process has descriptors of."""
+    return sum(
+        os.readlink(link) == "anon_inode:[pidfd]"
+        for link in Path("/proc/self/fd").iterdir()
+        if link.is_symlink() and os.path.lexists(link)
+    )
+
+
 def test_no_descriptor_is_left_after_many_sessions(
     rig: Rig, child: subprocess.Popen[bytes]
 ) -> None:
-    def descriptors() -> int:
-        return sum(
-            os.readlink(link) == "anon_inode:[pidfd]"
-            for link in Path("/proc/self/fd").iterdir()
-            if link.is_symlink() and os.path.lexists(link)
-        )
-
-    before = descriptors()
+    before = pidfd_count()
     for _ in range(20):
         Engine(rig.daemon, rig.directory, process=named(child)).close()
-    wait_for(lambda: descriptors() == before, "no pidfd left")
+    wait_for(lambda: pidfd_count() == before, "no pidfd left")
+
+
+def test_a_detached_ranks_process_is_watched_no_longer(
+    rig: Rig, child: subprocess.Popen[bytes]
+) -> None:
+    engine = Engine(rig.daemon, rig.directory, attach=False)
+    watched = Engine(rig.daemon, rig.directory, process=named(child))
+    before = pidfd_count()
+    for _ in range(20):
+        rig.daemon.attach(engine.session, 0, engine.ranks[0].memory, named(child))
+        rig.daemon.detach(engine.session, 0, 60.0)
+    wait_for(lambda: pidfd_count() == before, "no pidfd left")
+    engine.attach(0)
+    child.kill()
+    wait_for(lambda: watched.stream.end is StreamEnd.LOST, "the end of the watched session")
+    assert engine.stream.end is None
+    engine.store(keys(1), [0])

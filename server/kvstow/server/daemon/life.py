@@ -199,7 +199,7 @@ class Life:
             attachments.check_apart(session, rank, mapped)
             ledger.attach(session, rank, counts)
             attachments.enter(session, rank, mapped)
-            self._sessions.watch_process(session, pidfd)
+            self._sessions.watch_process(session, rank, pidfd)
         _log.info("memory attached", session=session, rank=rank, blocks=counts)
 
     def detach(self, session: SessionId, rank: int, wait_s: float) -> bool:
@@ -210,6 +210,7 @@ class Life:
             self._sessions.identity(session)
             if attachments.detach(session, rank):
                 ledger.detach(session, rank)
+                self._sessions.processes.forget_rank(session, rank)
                 ledger.cancel(session, self._flights.of(session), now=self._clock())
         self._parts.timer.wake()
         return self._guard.wait_until(lambda _: attachments.is_closed(session, rank), wait_s)

@@ -11,10 +11,15 @@ import selectors
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 from kvstow.server.core.requests import Process
 from kvstow.server.core.types import SessionId
+
+Owner: TypeAlias = int | None
+"""Whose process it is: a rank's, None for the engine's that opened the session."""
 
 _START_TIME_FIELD = 22
 
@@ -46,11 +51,11 @@ class Processes:
 
     def __init__(self, died: Callable[[SessionId], None]) -> None:
         self._died = died
-        self._orders: deque[tuple[SessionId, int | None]] = deque()
+        self._orders: deque[Callable[[], None]] = deque()
         self._signal = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._signal, selectors.EVENT_READ)
-        self._watched: dict[SessionId, set[int]] = {}
+        self._watched: dict[SessionId, dict[Owner, selectors.SelectorKey]] = {}
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="processes", daemon=True)
 
@@ -58,13 +63,17 @@ class Processes:
         """Begin."""
         self._thread.start()
 
-    def add(self, session: SessionId, descriptor: int) -> None:
+    def add(self, session: SessionId, owner: Owner, descriptor: int) -> None:
         """Watch a process of a session; the descriptor is ours from now on."""
-        self._order(session, descriptor)
+        self._order(partial(self._watch, session, owner, descriptor))
+
+    def forget_rank(self, session: SessionId, rank: int) -> None:
+        """The rank has detached: what becomes of its process does not matter any more."""
+        self._order(partial(self._drop, session, rank))
 
     def forget(self, session: SessionId) -> None:
         """The session has ended."""
-        self._order(session, None)
+        self._order(partial(self._drop_all, session))
 
     def stop(self) -> None:
         """End the thread and close all descriptors; returns when that is done. May be repeated."""
@@ -76,12 +85,12 @@ class Processes:
             self._thread.join()
         self._obey()
         for session in list(self._watched):
-            self._drop(session)
+            self._drop_all(session)
         self._selector.close()
         os.close(self._signal)
 
-    def _order(self, session: SessionId, descriptor: int | None) -> None:
-        self._orders.append((session, descriptor))
+    def _order(self, order: Callable[[], None]) -> None:
+        self._orders.append(order)
         os.eventfd_write(self._signal, 1)
 
     def _run(self) -> None:
@@ -91,25 +100,38 @@ class Processes:
                 os.eventfd_read(self._signal)
             self._obey()
             for key, _ in ready:
-                session: SessionId | None = key.data
-                if session is not None and session in self._watched:
-                    self._drop(session)
-                    self._died(session)
+                if key.data is not None:
+                    self._report(key)
 
     def _obey(self) -> None:
         """Carry out the orders, in the order they were given."""
         while self._orders:
-            session, descriptor = self._orders.popleft()
-            if descriptor is None:
-                self._drop(session)
-            else:
-                self._selector.register(descriptor, selectors.EVENT_READ, session)
-                self._watched.setdefault(session, set()).add(descriptor)
+            self._orders.popleft()()
 
-    def _drop(self, session: SessionId) -> None:
-        for descriptor in self._watched.pop(session, ()):
-            self._selector.unregister(descriptor)
-            os.close(descriptor)
+    def _report(self, key: selectors.SelectorKey) -> None:
+        """A process has died; unless it is watched no longer, its session ends."""
+        session, owner = key.data
+        if self._watched.get(session, {}).get(owner) is key:
+            self._drop_all(session)
+            self._died(session)
+
+    def _watch(self, session: SessionId, owner: Owner, descriptor: int) -> None:
+        key = self._selector.register(descriptor, selectors.EVENT_READ, (session, owner))
+        self._watched.setdefault(session, {})[owner] = key
+
+    def _drop_all(self, session: SessionId) -> None:
+        for owner in list(self._watched.get(session, ())):
+            self._drop(session, owner)
+
+    def _drop(self, session: SessionId, owner: Owner) -> None:
+        watched = self._watched.get(session, {})
+        key = watched.pop(owner, None)
+        if key is None:
+            return
+        self._selector.unregister(key.fd)
+        os.close(key.fd)
+        if not watched:
+            del self._watched[session]
 
 
 def _open(process: Process) -> int | None:

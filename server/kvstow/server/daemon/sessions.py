@@ -11,7 +11,7 @@ from kvstow.server.core.requests import StreamEnd
 from kvstow.server.core.types import Identity, SessionId, SpaceId
 
 from .attachments import Attachments
-from .processes import Processes
+from .processes import Owner, Processes
 from .watch import Watcher
 
 
@@ -33,12 +33,12 @@ class Sessions:
     def enter(self, session: SessionId, identity: Identity, pidfd: int | None) -> None:
         """A session was opened."""
         self._identities[session] = identity
-        self.watch_process(session, pidfd)
+        self.watch_process(session, None, pidfd)
 
-    def watch_process(self, session: SessionId, pidfd: int | None) -> None:
+    def watch_process(self, session: SessionId, owner: Owner, pidfd: int | None) -> None:
         """The session ends when the process behind this descriptor does; None if it cannot be watched."""
         if pidfd is not None:
-            self.processes.add(session, pidfd)
+            self.processes.add(session, owner, pidfd)
 
     def enter_space(
         self, space: SpaceId, identity: Identity, living: Iterable[SpaceId]
