@@ -1,6 +1,7 @@
 """SIGTERM drains; a second one does not wait."""
 
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,51 @@ def test_a_copy_that_does_not_end_delays_the_exit_by_the_grace_time(directory: P
             wait_for(lambda: client.administration.transfers().total_count, "the held copy")
             daemon.terminate()
             assert daemon.wait_exit() == 0
+        assert held.wait(60)
+        assert held.state is TransferState.LOST
+
+
+SLOW_TO_CLOSE = """
+import pathlib, sys, time
+from kvstow.server.__main__ import main
+from kvstow.server.device.host import HostDevice
+
+gate = pathlib.Path(sys.argv.pop(1))
+close = HostDevice.close
+
+def close_late(device):
+    sys.stderr.write("closing\\n")
+    while not gate.exists():
+        time.sleep(0.01)
+    close(device)
+
+HostDevice.close = close_late
+sys.exit(main())
+"""
+"""A daemon whose last copies take until a file is there."""
+
+
+def test_blocks_are_not_given_back_while_a_copy_outlives_the_grace_time(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = directory / "gate"
+    monkeypatch.setattr("support.kvstowd.COMMAND", (sys.executable, "-c", SLOW_TO_CLOSE, gate))
+    settings = {"debug_service": True, "drain_grace_s": 0.2}
+    with (
+        running_kvstowd(directory, **settings) as daemon,
+        connected_engine(daemon.target) as engine,
+        daemon.held_stores(),
+        Client(daemon.target) as client,
+    ):
+        held = engine.begin_store([1, 2], [0, 1])
+        wait_for(lambda: client.administration.transfers().total_count, "the held copy")
+        daemon.terminate()
+        wait_for(lambda: "closing\n" in daemon.output, "the end of the grace time")
+        wait_for(lambda: engine.session.ticket is None, "the loss of the session")
+        assert client.administration.transfers().total_count == 1
+        assert not held.done()
+        gate.touch()
+        assert daemon.wait_exit() == 0
         assert held.wait(60)
         assert held.state is TransferState.LOST
 

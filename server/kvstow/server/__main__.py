@@ -98,7 +98,6 @@ def _run(config: Config, stop: StopSignals, stack: ExitStack) -> None:
         meters=metrics,
         after_growth=_settle_garbage,
     )
-    stack.callback(daemon.close)
     metrics.watch(daemon)
     server = RpcServer(
         daemon,
@@ -108,6 +107,7 @@ def _run(config: Config, stop: StopSignals, stack: ExitStack) -> None:
         faults=faults,
     )
     stack.callback(server.stop, STREAM_GRACE_S)
+    stack.callback(daemon.close)  # before the server stops: a socket that is gone says that no copy runs any more
     server.start()
     daemon.start()
     _log.info("listening", socket=str(config.socket), tcp=config.listen, boot_id=daemon.boot_id)
