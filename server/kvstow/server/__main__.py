@@ -107,7 +107,8 @@ def _run(config: Config, stop: StopSignals, stack: ExitStack) -> None:
         faults=faults,
     )
     stack.callback(server.stop, STREAM_GRACE_S)
-    stack.callback(daemon.close)  # before the server stops: a socket that is gone says that no copy runs any more
+    # Before the server stops: a socket that is gone says that no copy runs any more.
+    stack.callback(daemon.close)
     server.start()
     daemon.start()
     _log.info("listening", socket=str(config.socket), tcp=config.listen, boot_id=daemon.boot_id)
