@@ -52,6 +52,23 @@ def sessions(rig: Rig) -> set[SessionId]:
     return {session.id for session in rig.daemon.snapshot().sessions}
 
 
+def contradict(*arguments: object, **named: object) -> None:
+    raise BooksError("one slot too many")
+
+
+def test_a_call_that_finds_the_books_in_contradiction_is_reported_as_a_bug(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with running_daemon(bugs=1) as rig:
+        engine = Engine(rig.daemon, rig.directory)
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "release", contradict)
+            with pytest.raises(BooksError):
+                rig.daemon.release(engine.session, [])
+        assert rig.daemon.status().bug_count == 1
+        engine.store(keys(1), [0])
+
+
 def test_books_that_contradict_themselves_are_a_bug_and_the_daemon_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -61,9 +78,6 @@ def test_books_that_contradict_themselves_are_a_bug_and_the_daemon_goes_on(
         let_go = rig.hold(count=1)
         held = engine.begin_store(keys(1), [0])
         rig.wait_held(1)
-
-        def contradict(*arguments: object, **named: object) -> None:
-            raise BooksError("one slot too many")
 
         with monkeypatch.context() as patch:
             patch.setattr(Ledger, "finish", contradict)

@@ -68,7 +68,12 @@ def assemble(
     health = Health()
     sessions = Sessions(Attachments(device), Processes(process_died))
     timer = Timer(clock)
-    guard = Guard(_ledger(config), wake_readers=sessions.wake_readers, wake_timer=timer.wake)
+    guard = Guard(
+        _ledger(config),
+        wake_readers=sessions.wake_readers,
+        wake_timer=timer.wake,
+        report_bug=health.report,
+    )
     flights = Flights(guard, device, config.extent_bytes, clock, health, meters, timer.wake)
     upkeep = Upkeep(guard, sessions, flights, health, clock)
     return Parts(health, guard, sessions, flights, timer, upkeep)

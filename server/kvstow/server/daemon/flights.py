@@ -180,8 +180,7 @@ class Flight:
         failed = [BlockFailure(positions[block], rank, reason) for block, reason in failures]
         try:
             state = self._settle(rank, failed)
-        except BooksError as error:  # the thread of the device has others to serve
-            self._crew.health.report("end of a copy", error)
+        except BooksError:  # the guard has reported it; the device's thread has others to serve
             return
         if state is TransferState.FAILED:
             self._log_failure()

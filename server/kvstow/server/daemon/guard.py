@@ -1,8 +1,9 @@
 """The one lock, and the ledger behind it.
 
 `with guard as ledger:` is the only way to the books. Whoever leaves the block wakes those whom the change concerns:
-readers of sessions that were told something, and the timer when something falls due earlier than it thought. Both happen
-after the lock is free.
+readers of sessions that were told something, and the timer when something falls due earlier than it thought. Whoever
+leaves it because the books contradict themselves has that reported; nobody else needs to. All of it happens after the lock
+is free.
 
 Nothing slow is done inside the block: no I/O, no copy, no logging, no waiting. The lock is not reentrant, and no other
 lock may be waited for inside it.
@@ -15,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import TracebackType
 
-from kvstow.server.core.errors import Refusal
+from kvstow.server.core.errors import BooksError, Refusal
 from kvstow.server.core.ledger import Ledger
 from kvstow.server.core.types import SessionId
 
@@ -44,6 +45,7 @@ class Guard:
         ledger: what it guards.
         wake_readers: called without the lock with the sessions that were told something.
         wake_timer: called without the lock when something falls due earlier than `armed_until`.
+        report_bug: called without the lock with books that contradict themselves.
 
     Attributes:
         armed_until: when the timer looks next by itself; under the lock.
@@ -56,10 +58,12 @@ class Guard:
         *,
         wake_readers: Callable[[Iterable[SessionId]], None],
         wake_timer: Callable[[], None],
+        report_bug: Callable[[str, BaseException], None],
     ) -> None:
         self._ledger = ledger
         self._wake_readers = wake_readers
         self._wake_timer = wake_timer
+        self._report_bug = report_bug
         self._lock = threading.Lock()
         self._progress = threading.Condition(self._lock)
         self._no_waiting = False
@@ -90,6 +94,8 @@ class Guard:
         use = self._use
         self._use = LockUse(use.count + 1, use.held_s + held_s, max(use.longest_s, held_s))
         self._lock.release()
+        if isinstance(error, BooksError):
+            self._report_bug("the books", error)
         if told:
             self._wake_readers(told)
         if early:

@@ -7,6 +7,7 @@ an end means for blocks (the ledger).
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 
 import structlog
@@ -251,10 +252,8 @@ class Life:
         _log.info("session ended", session=session, cause=cause.value)
 
     def _process_died(self, session: SessionId) -> None:
-        try:
+        with suppress(BooksError):  # the guard has reported it; the thread has others to watch
             self._end_session(session, SessionEnd.PROCESS_DIED, StreamEnd.LOST)
-        except BooksError as error:
-            self.health.report("end of a session whose process has died", error)
 
     def _stop_watching(self, reader: Watcher) -> None:
         with self._guard as ledger:

@@ -49,8 +49,7 @@ class Upkeep:
             self._expire()
             self._close_memory()
             return self._sweep()
-        except BooksError as error:
-            self.health.report("upkeep", error)
+        except BooksError:  # the guard has reported it; what else falls due is still to be done
             return self.clock() + _RETRY_S
 
     def _expire(self) -> None:
@@ -79,7 +78,8 @@ class Upkeep:
             if ledger.sweep():
                 self.guard.armed_until = self.clock() + STEP_PAUSE_S
             else:
-                self.guard.armed_until = ledger.next_deadline() or NEVER
+                due = ledger.next_deadline()
+                self.guard.armed_until = NEVER if due is None else due
             return self.guard.armed_until
 
 

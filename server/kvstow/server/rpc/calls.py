@@ -127,7 +127,7 @@ class _Outcome:
                 self._observe("OK")
             case Refusal():
                 self._abort(error)
-            case BooksError():  # reported where the books were left
+            case BooksError():  # the guard of the books has reported it
                 self._abort(InternalError(str(error)))
             case Exception():
                 self._abort(self._report(error))
