@@ -14,22 +14,19 @@ them. Timed in turn, over memory that is there already:
 Each counts with the fastest of its rounds, since what else runs on the machine only ever slows.
 """
 
-import argparse
 import ctypes
-import json
 import mmap
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from rich.console import Console
 from rich.table import Table
 
 from kvstow.server.core.spans import Segment, Spans, plan_spans
@@ -38,9 +35,15 @@ from kvstow.server.device.host import HostDevice
 from kvstow.server.device.kernel import LIBRARY, Memory, NativeKernel, NumpyKernel, Regions
 from kvstow.server.device.pool import HostPool
 
-WORKING_SET_BYTES = 256 << 20  # on either side; far beyond the caches of one processor
+from .goals import Goal
+from .part import Part
+from .scale import Scale
+
 BLOCK_BYTES = tuple(size << 10 for size in (16, 64, 256, 1024, 4096))
-ROUNDS = 25
+WORKING_SETS = {Scale.FULL: 256 << 20, Scale.QUICK: 256 << 20, Scale.TINY: 8 << 20}
+"""Bytes on either side; far beyond the caches of one processor."""
+
+ROUNDS = {Scale.FULL: 25, Scale.QUICK: 6, Scale.TINY: 1}
 NEVER = 1 << 62
 
 TARGETS = {16 << 10: 0.8}  # device_1 to the loop, by block size; for all others:
@@ -82,13 +85,19 @@ class Work:
     direction: Direction
     pool: Memory
     engine: Memory
+    rounds: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The working set."""
+        return len(self.engine.view)
 
     def spans(self) -> Spans:
-        count = WORKING_SET_BYTES // self.block_bytes
+        count = self.size_bytes // self.block_bytes
         blocks = np.random.default_rng(0).permutation(count)
         segment = Segment(0, 0, self.block_bytes, self.block_bytes)
         return plan_spans(
-            [segment], blocks.tolist(), range(count), self.block_bytes, WORKING_SET_BYTES, 0
+            [segment], blocks.tolist(), range(count), self.block_bytes, self.size_bytes, 0
         )
 
     def ways(self, devices: dict[str, Attached]) -> dict[str, Callable[[], None]]:
@@ -99,7 +108,7 @@ class Work:
         store = self.direction is Direction.STORE
         target, source = (pool, engine) if store else (engine, pool)
         blocks = list(zip(target.tolist(), source.tolist(), spans.length.tolist(), strict=True))
-        whole = (int(target.min()), int(source.min()), WORKING_SET_BYTES)
+        whole = (int(target.min()), int(source.min()), self.size_bytes)
 
         def memcpy_once() -> None:
             ctypes.memmove(*whole)
@@ -130,9 +139,9 @@ class Work:
     def measure(self, devices: dict[str, Attached]) -> dict[str, Any]:
         """Time all ways in turn, round by round."""
         ways = self.ways(devices)
-        rounds = [{name: _seconds(way) for name, way in ways.items()} for _ in range(ROUNDS)]
+        rounds = [{name: _seconds(way) for name, way in ways.items()} for _ in range(self.rounds)]
         self._check()
-        speeds = {name: WORKING_SET_BYTES / min(r[name] for r in rounds) / 1e9 for name in ways}
+        speeds = {name: self.size_bytes / min(r[name] for r in rounds) / 1e9 for name in ways}
         loop = speeds.get("memcpy_loop", speeds["memcpy_calls"])
         target = TARGETS.get(self.block_bytes, TARGET)
         return {
@@ -162,15 +171,15 @@ def _seconds(way: Callable[[], None]) -> float:
 
 
 @contextmanager
-def _engine() -> Iterator[tuple[SharedMemoryHandle, npt.NDArray[np.uint8]]]:
+def _engine(size_bytes: int) -> Iterator[tuple[SharedMemoryHandle, npt.NDArray[np.uint8]]]:
     """Engine memory in a memfd, written to."""
     descriptor = os.memfd_create("bench-engine")
     try:
-        os.ftruncate(descriptor, WORKING_SET_BYTES)
+        os.ftruncate(descriptor, size_bytes)
         view = np.frombuffer(mmap.mmap(descriptor, 0), dtype=np.uint8)
-        view.view(np.uint64)[:] = np.arange(WORKING_SET_BYTES // 8, dtype=np.uint64)
+        view.view(np.uint64)[:] = np.arange(size_bytes // 8, dtype=np.uint64)
         path = f"/proc/{os.getpid()}/fd/{descriptor}"
-        yield SharedMemoryHandle(path, 0, WORKING_SET_BYTES), view
+        yield SharedMemoryHandle(path, 0, size_bytes), view
     finally:
         os.close(descriptor)
 
@@ -190,31 +199,40 @@ def _devices(pool: HostPool, handle: SharedMemoryHandle) -> Iterator[dict[str, A
             device.close()
 
 
-def run() -> dict[str, Any]:
-    """Measure all block sizes in both directions; takes less than a minute."""
-    pool = HostPool(WORKING_SET_BYTES)
+def parts(scale: Scale) -> list[Part]:
+    """The only part."""
+    return [Part("copies", partial(run, WORKING_SETS[scale], ROUNDS[scale]))]
+
+
+def run(size_bytes: int, rounds: int) -> dict[str, Any]:
+    """Measure all block sizes in both directions.
+
+    Args:
+        size_bytes: the working set.
+        rounds: how often everything is repeated.
+    """
+    pool = HostPool(size_bytes)
     pool.populate(lambda done_bytes: None, 2)
-    with _engine() as (handle, view), _devices(pool, handle) as devices:
+    with _engine(size_bytes) as (handle, view), _devices(pool, handle) as devices:
         engine = Memory.of(view)
         rows = [
-            Work(block_bytes, direction, pool.memory, engine).measure(devices)
+            Work(block_bytes, direction, pool.memory, engine, rounds).measure(devices)
             for block_bytes in BLOCK_BYTES
             for direction in Direction
         ]
         kernel = devices["device_1"][0].kernel_name
     return {
         "kernel": kernel,
-        "working_set_bytes": WORKING_SET_BYTES,
+        "working_set_bytes": size_bytes,
         "huge_page_bytes": pool.huge_page_bytes(),
-        "cpu_count": os.cpu_count(),
-        "rounds": ROUNDS,
+        "rounds": rounds,
         "rows": rows,
-        "met": all(row["met"] for row in rows),
     }
 
 
-def table(result: dict[str, Any]) -> Table:
+def tables(results: Sequence[dict[str, Any]]) -> list[Table]:
     """Show speeds in GB/s, and the ratios that matter."""
+    (result,) = results
     ways = list(result["rows"][0]["gigabytes_per_second"])
     shown = Table(
         title=f"copies in GB/s, {result['kernel']} kernel; device_1 to memcpy_loop and _once"
@@ -230,20 +248,17 @@ def table(result: dict[str, Any]) -> Table:
             f"{row['target']:.2f}",
             f"{row['ratio_to_once']['device_1']:.2f}",
         )
-    return shown
+    return [shown]
 
 
-def main() -> None:
-    """Print the table, or JSON when asked for."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    arguments = parser.parse_args()
-    result = run()
-    if arguments.json:
-        json.dump(result, sys.stdout, indent=2)
-    else:
-        Console().print(table(result))
-
-
-if __name__ == "__main__":
-    main()
+def goals(results: Sequence[dict[str, Any]]) -> list[Goal]:
+    """One thread is about as fast as a loop of memcpy over the same blocks."""
+    return [
+        Goal(
+            f"copies: {row['direction']} of {row['block_bytes'] >> 10} KiB blocks to a memcpy loop",
+            row["ratio_to_loop"]["device_1"],
+            row["target"],
+            at_least=True,
+        )
+        for row in results[0]["rows"]
+    ]

@@ -1,0 +1,1 @@
+"""What kvstow costs, measured: `python -m bench`; see README.md."""

@@ -1,0 +1,182 @@
+"""A ledger with a known number of blocks, and the clock that is read around every call of it.
+
+The ledger is set up as the daemon sets it up, the garbage collector included; what it lacks is the lock, which nobody
+else would take here. Times are processor times of the one thread: on a shared machine another process may take the
+processor away in the middle of a call, and that is not the ledger's doing.
+"""
+
+import gc
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from kvstow.server.core.admission import Admission
+from kvstow.server.core.books import Limits
+from kvstow.server.core.ledger import Ledger
+from kvstow.server.core.lookups import LookupOptions
+from kvstow.server.core.policy import make_policy
+from kvstow.server.core.types import (
+    Group,
+    GroupBlocks,
+    GroupKeys,
+    Hold,
+    Identity,
+    KeyScheme,
+    Layout,
+    LeaseId,
+    LookupResult,
+    StoreStatus,
+    TransferId,
+    TransferPlan,
+)
+
+from .keys import KEY_BYTES
+
+SLOT_BYTES = 64 << 10
+EXTENT_BYTES = 64 << 20
+SLOTS_PER_EXTENT = EXTENT_BYTES // SLOT_BYTES
+
+T = TypeVar("T")
+
+
+def processor_ns() -> int:
+    """Processor time of this thread."""
+    return time.thread_time_ns()
+
+
+def settle_garbage() -> None:
+    """Do what the daemon does when it is ready, and whenever a space was made."""
+    gc.collect()
+    gc.freeze()
+
+
+class CallTimes:
+    """The processor time of every call, by name, in nanoseconds; and of every garbage collection."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, list[int]] = defaultdict(list)
+        self._collection_began = 0
+        gc.callbacks.append(self._collected)
+
+    def time(self, name: str, call: Callable[[], T]) -> T:
+        """Make a call."""
+        began = processor_ns()
+        result = call()
+        self.calls[name].append(processor_ns() - began)
+        return result
+
+    def _collected(self, phase: str, info: dict[str, int]) -> None:
+        now = processor_ns()
+        if phase == "start":
+            self._collection_began = now
+        else:
+            self.calls[f"collection {info['generation']}"].append(now - self._collection_began)
+
+
+class Shelf:
+    """A ledger with one space and one session. Calls are timed under their name and how many blocks they are about.
+
+    Args:
+        slot_count: room for so many blocks, in whole extents.
+        policy: which blocks are evicted.
+        times: of the calls.
+    """
+
+    def __init__(self, slot_count: int, policy: str, times: CallTimes) -> None:
+        self._times = times
+        self._serial = 0
+        self._now = 0.0
+        self.ledger = Ledger(
+            -(-slot_count // SLOTS_PER_EXTENT) * EXTENT_BYTES,
+            EXTENT_BYTES,
+            make_policy=partial(make_policy, policy),
+            admission=Admission(threshold=1, limit=1),
+            limits=Limits(),
+        )
+        layout = Layout("float16", 16, 1, "LBHNC", (Group((SLOT_BYTES,)),))
+        identity = Identity("", "bench", "", layout, KeyScheme("random", KEY_BYTES, b""))
+        self._session = times.time(
+            "open_session", lambda: self.ledger.open_session(identity, "bench", now=0.0)
+        )
+        self.ledger.open_stream(self._session)
+        self.ledger.attach(self._session, 0, (Limits().max_keys,))
+        settle_garbage()
+
+    def store(self, keys: Sequence[bytes]) -> None:
+        """Begin and finish a store of new blocks."""
+        plan = self._begin_store(keys, StoreStatus.ACCEPTED)
+        now = self._tick()
+        self.ledger.start(plan.session, plan.transfer)
+        self._times.time(
+            f"finish {len(keys)}",
+            lambda: self.ledger.finish(plan.session, plan.transfer, (), now=now),
+        )
+        sequence, _ = self.ledger.events(self._session, 0, 1)[-1]
+        self._times.time("acknowledge", lambda: self.ledger.acknowledge(self._session, sequence))
+        self.ledger.take_told()
+        self.ledger.expire(now=now)
+
+    def offer_in_vain(self, keys: Sequence[bytes]) -> None:
+        """Offer new blocks for which there is no room."""
+        self._begin_store(keys, StoreStatus.NO_SPACE)
+
+    def lookup(self, keys: Sequence[bytes], touch: bool = False) -> None:
+        """Look up blocks that are all there."""
+        result = self._lookup(keys, LookupOptions(touch=touch))
+        if result.groups[0].hit_count != len(keys):
+            raise RuntimeError(f"{result.groups[0].hit_count} of {len(keys)} keys were found")
+
+    def hold_ready(self, keys: Sequence[bytes]) -> LeaseId | None:
+        """Put those blocks under a lease that are there."""
+        self._serial += 1
+        options = LookupOptions(str(self._serial), Hold.READY, Limits().max_lease_s)
+        return self._lookup(keys, options).lease
+
+    def held_count(self) -> int:
+        """Blocks under leases."""
+        picture = self._times.time("snapshot", lambda: self.ledger.snapshot(now=self._now))
+        return sum(lease.blocks for lease in picture.leases)
+
+    def release(self, lease: LeaseId) -> None:
+        """End a lease."""
+        now = self._tick()
+        self._times.time("release", lambda: self.ledger.release(self._session, [lease], now=now))
+
+    def reset(self) -> None:
+        """Reset the space, and hand its slots back step by step."""
+        space, _ = self.ledger.space_of(self._session)
+        now = self._tick()
+        self._times.time("reset", lambda: self.ledger.reset(space, now=now))
+        while self._times.time("sweep", self.ledger.sweep):
+            pass
+
+    def _begin_store(self, keys: Sequence[bytes], expected: StoreStatus) -> TransferPlan:
+        self._serial += 1
+        transfer, now = TransferId(self._serial), self._tick()
+        _, generation = self.ledger.space_of(self._session)
+        groups = [GroupBlocks(0, keys, range(len(keys)))]
+        plan = self._times.time(
+            f"begin_store {len(keys)}",
+            lambda: self.ledger.begin_store(
+                self._session, transfer, generation, groups, deadline_s=60.0, now=now
+            ),
+        )
+        if plan.statuses != expected.value * len(keys):
+            raise RuntimeError(f"not all of {len(keys)} blocks were {expected.name}")
+        return plan
+
+    def _lookup(self, keys: Sequence[bytes], options: LookupOptions) -> LookupResult:
+        now = self._tick()
+        _, generation = self.ledger.space_of(self._session)
+        groups = [GroupKeys(0, keys)]
+        verb = "lookup" if options.hold is Hold.NONE else "hold"
+        return self._times.time(
+            f"{verb} {len(keys)}",
+            lambda: self.ledger.lookup(self._session, generation, groups, options, now=now),
+        )
+
+    def _tick(self) -> float:
+        self._now += 1e-3
+        return self._now
