@@ -2,17 +2,11 @@
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from kvstow.client import (
-    EngineMemory,
-)
+from kvstow.client import EngineMemory
 from kvstow.client.memory import DIRECTORY
-from kvstow.v1 import transfer_pb2
-
-STORE = transfer_pb2.TRANSFER_KIND_STORE
-LOAD = transfer_pb2.TRANSFER_KIND_LOAD
-LONG_S = 60.0
 
 
 def test_the_files_of_a_killed_engine_are_gone_with_the_next_one() -> None:
@@ -30,3 +24,12 @@ def test_the_files_of_a_killed_engine_are_gone_with_the_next_one() -> None:
         assert not path.exists()
         assert memory.path.parent == DIRECTORY
     assert not memory.path.exists()
+
+
+def test_closing_it_twice_closes_nothing_of_others() -> None:
+    memory = EngineMemory(4096)
+    memory.close()
+    with tempfile.TemporaryFile() as other:  # has the number that the memory's file had
+        memory.close()
+        other.write(b"still open")
+        other.flush()

@@ -36,11 +36,12 @@ class EngineMemory(Closing):
 
     def __init__(self, size_bytes: int) -> None:
         _unlink_abandoned_files()
-        self.path, self._descriptor = _create_locked_file()
+        self.path, descriptor = _create_locked_file()
+        self._descriptor: int | None = descriptor
         try:
             # Takes the pages now: an error here is better than SIGBUS at some later write.
-            os.posix_fallocate(self._descriptor, 0, size_bytes)
-            self.buffer = memoryview(mmap.mmap(self._descriptor, size_bytes))
+            os.posix_fallocate(descriptor, 0, size_bytes)
+            self.buffer = memoryview(mmap.mmap(descriptor, size_bytes))
         except OSError:
             self.close()
             raise
@@ -52,9 +53,11 @@ class EngineMemory(Closing):
         )
 
     def close(self) -> None:
-        """Unlink the file; the bytes live on until the last process unmaps them."""
+        """Unlink the file; the bytes live on until the last process unmaps them. May be repeated."""
         self.path.unlink(missing_ok=True)
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def _create_locked_file() -> tuple[Path, int]:
