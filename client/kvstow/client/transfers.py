@@ -38,6 +38,7 @@ class Transfers:
         self._tally = tally
         self._limit_s = limit_s
         self._turn = threading.Lock()
+        self._late = False  # the budget of the call whose turn it is ran out
         self._last_number = 0
 
     def send(
@@ -60,7 +61,7 @@ class Transfers:
         if not self._calls.admits():
             return self.unsent("not answering")
         until = time.monotonic() + budget_s
-        if not self._turn.acquire(timeout=budget_s):
+        if self._late or not self._turn.acquire(timeout=budget_s):
             return self.unsent("an earlier transfer is not answered")
         self._last_number += 1
         transfer = Transfer(self._last_number)
@@ -104,6 +105,7 @@ class Transfers:
             reply = self._calls.answer(call, max(budget_s, 0), ticket.boot_id)
         except TimedOut:
             self._tally.add_failure("timed out")
+            self._late = True
             call.add_done_callback(partial(self._conclude_late, transfer, ticket))
             return
         except Unreachable:
@@ -122,6 +124,7 @@ class Transfers:
 
     def _conclude_late(self, transfer: Transfer, ticket: Ticket, call: PendingCall[Reply]) -> None:
         """The call has ended after all; whoever sent the transfer does not wait any more."""
+        self._late = False
         self._turn.release()
         try:
             reply = self._calls.answer(call, 0, ticket.boot_id)
