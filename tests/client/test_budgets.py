@@ -33,6 +33,18 @@ def test_no_answer_is_a_miss_and_after_some_the_daemon_is_asked_no_more(
     assert session.counters().breaker is BreakerState.CLOSED
 
 
+def test_a_budget_that_is_used_up_before_the_call_is_none(
+    double: Double, session: Session
+) -> None:
+    """An engine computes what is left of its own."""
+    with double.stage.held("Lookup"), double.stage.held("Store"):
+        assert session.lookup("request", KEYS, budget_s=-1).missed_because == "timed out"
+        transfer = session.store(KEYS, [0, 1], session.generation, budget_s=-1)
+        assert not transfer.done()
+    double.end(transfer.id)
+    assert transfer.wait(LONG_S)
+
+
 def test_a_late_answer_releases_what_it_holds(double: Double, session: Session) -> None:
     with double.stage.held("Lookup"):
         assert session.lookup("request", KEYS, budget_s=SHORT_S).missed_because == "timed out"
@@ -50,10 +62,12 @@ def test_a_late_store_ends_with_its_report(double: Double, session: Session) -> 
     assert (transfer.state, transfer.statuses) == (TransferState.DONE, "AA")
 
 
-def test_while_a_transfer_is_unanswered_no_other_is_sent(double: Double, session: Session) -> None:
+def test_while_a_transfer_is_unanswered_others_fail_at_once(
+    double: Double, session: Session
+) -> None:
     with double.stage.held("Store"):
         first = session.store(KEYS, [0, 1], session.generation, budget_s=SHORT_S)
-        second = session.store(KEYS, [2, 3], session.generation, budget_s=SHORT_S)
+        second = session.store(KEYS, [2, 3], session.generation, budget_s=3600.0)
         assert (second.state, second.id) == (TransferState.FAILED, 0)
         assert second.reason == "an earlier transfer is not answered"
         assert double.calls["Store"] == 1

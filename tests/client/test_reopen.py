@@ -232,9 +232,9 @@ def test_a_stream_that_broke_is_no_loss_of_the_session(double: Double, session: 
 def test_closing_ends_the_session_and_what_is_left_of_it(double: Double, session: Session) -> None:
     transfer = session.store(KEYS, [0], session.generation)
     session.attach(0, REGIONS, GROUPS)
-    assert not session.close(0)
+    assert not session.close(-1)
     assert double.calls["DetachMemory"] == double.calls["CloseSession"] == 1
     assert transfer.state is TransferState.LOST
     assert session.state is SessionState.CLOSED
     assert session.lookup("request", KEYS).missed_because == "closed"
-    assert session.close(0)
+    assert not session.close(0)

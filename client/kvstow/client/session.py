@@ -10,6 +10,7 @@ the session.
 A session does not survive a fork: open it in the process that uses it.
 """
 
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -59,6 +60,8 @@ class Session(Closing):
         opener = Opener(calls, budgets, self._standing, self._ranks, self._tally, request)
         events = SessionEvents(self._standing, self._tally, callbacks)
         self._upkeep = Upkeep(calls, self._standing, opener, events, self._tally, callbacks)
+        self._closing = threading.Lock()
+        self._drained = True
 
     def start(self, must_connect: bool) -> None:
         """For `Client.open` only; see there."""
@@ -116,7 +119,7 @@ class Session(Closing):
         Raises:
             Refused, Unreachable: the memory may be in use still.
         """
-        return self._ranks.detach(rank, wait_s)
+        return self._ranks.detach(rank, max(0.0, wait_s))
 
     def lookup(
         self,
@@ -142,7 +145,8 @@ class Session(Closing):
             skip_reading: the request must not read the cache. Nothing is asked, counted or held,
                 what the request held is released, and the hits are empty; their generation is
                 what the request's `store` needs.
-            budget_s: how long to wait at most; by default the session's budget.
+            budget_s: how long to wait at most, 0 or less for not at all; by default the session's
+                budget.
 
         Raises:
             Refused: the request is wrong, or the session has too many leases.
@@ -161,7 +165,7 @@ class Session(Closing):
             want_states=want_states,
         )
         budget_s = self._budgets.lookup_s if budget_s is None else budget_s
-        return self._lookups.ask(message, groups, budget_s)
+        return self._lookups.ask(message, groups, max(0.0, budget_s))
 
     def store(
         self,
@@ -258,7 +262,7 @@ class Session(Closing):
             Unreachable: the daemon did not answer. The reset is owed: it is made as soon as the
                 daemon is back, and until then every lookup is a miss.
         """
-        return self._resets.make(wait_s)
+        return self._resets.make(max(0.0, wait_s))
 
     def close(self, wait_s: float = 5.0) -> bool:
         """End the session; what was stored stays.
@@ -268,28 +272,28 @@ class Session(Closing):
 
         Returns:
             True if no copy touches the memory of this process's ranks any more. Otherwise the
-            transfers left are LOST, and the memory must not be reused by this process.
+            transfers left are LOST, and the memory must not be reused by this process. A further
+            call returns the same.
         """
-        if self.state is SessionState.CLOSED:
-            return True
+        with self._closing:
+            if self.state is not SessionState.CLOSED:
+                self._drained = self._drain(wait_s)
+                self._upkeep.close()
+            return self._drained
+
+    def _drain(self, wait_s: float) -> bool:
         until = time.monotonic() + wait_s
-        self._await_transfers(wait_s)
+        self._standing.wait_ended(wait_s)
         if self.state is not SessionState.AWAY:
             for rank in self._ranks.numbers:
                 try:
-                    self.detach(rank, max(0.0, until - time.monotonic()))
+                    self.detach(rank, until - time.monotonic())
                 except KvstowError:
                     break  # the daemon is gone, or will see that this process is
-            self._await_transfers(until - time.monotonic())
-        drained = not self._standing.unfinished_count
-        self._upkeep.close()
-        return drained
+        return self._standing.wait_ended(until - time.monotonic())
 
     def _send(
         self, method: Any, request: Request, generation: Generation, budget_s: float | None
     ) -> Transfer:
         budget_s = self._budgets.transfer_s if budget_s is None else budget_s
-        return self._transfers.send(method, request, generation, budget_s)
-
-    def _await_transfers(self, wait_s: float) -> None:
-        self._standing.wait_until(lambda: not self._standing.unfinished_count, max(wait_s, 0.0))
+        return self._transfers.send(method, request, generation, max(0.0, budget_s))

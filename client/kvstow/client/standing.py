@@ -230,6 +230,10 @@ class Standing:
         """Transfers that have not ended."""
         return len(self._unfinished)
 
+    def wait_ended(self, timeout_s: float) -> bool:
+        """Wait until all transfers have ended; returns whether they have."""
+        return self.wait_until(lambda: not self._unfinished, timeout_s)
+
     def begin(self, transfer: Transfer, ticket: Ticket) -> bool:
         """A transfer is about to be sent; False if the session was lost meanwhile."""
         with self._changed:

@@ -6,7 +6,8 @@ UNFINISHED -> DONE        every block was copied on every rank
            -> LOST        its session ended before the report came
 
 As long as it is UNFINISHED the daemon may be reading or writing the engine's blocks, however long
-that takes; in every other state it never does again. What the states say about the bytes:
+that takes; in every other state it never does again. The one exception are transfers that are LOST
+because `Session.close` did not wait for them. What the states say about the bytes:
 
 state       store                               load
 DONE        all accepted blocks are stored      all blocks hold their bytes
