@@ -16,12 +16,9 @@ from kvstow.client import (
     SessionState,
     TransferState,
 )
-from kvstow.v1 import transfer_pb2
 from support.kvstowd import running_kvstowd
 from support.waiting import wait_for
 
-STORE = transfer_pb2.TRANSFER_KIND_STORE
-LOAD = transfer_pb2.TRANSFER_KIND_LOAD
 LONG_S = 60.0
 
 

@@ -3,16 +3,11 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvstow.client import (
-    Client,
-)
-from kvstow.v1 import transfer_pb2
+from kvstow.client import Client
 from support.client_engine import ClientEngine, keys
 from support.kvstowd import Kvstowd
 from support.waiting import wait_for
 
-STORE = transfer_pb2.TRANSFER_KIND_STORE
-LOAD = transfer_pb2.TRANSFER_KIND_LOAD
 LONG_S = 60.0
 
 

@@ -23,8 +23,9 @@ from kvstow.client import (
     TransferState,
 )
 from kvstow.client.stream import Cursor
-from kvstow.server.core import errors, events
+from kvstow.server.core import events
 from kvstow.server.core.types import LeaseId, TransferId, TransferKind
+from kvstow.server.rpc.status import StreamReplaced
 from support.waiting import wait_for
 
 KEYS = [b"key1"]
@@ -192,7 +193,7 @@ def test_a_stream_that_was_taken_over_makes_the_session_open_another(
     double: Double, session: Session
 ) -> None:
     before = session.ticket
-    double.stage.end_stream(errors.NoSuchSession("ended"))
+    double.stage.end_stream(StreamReplaced("session 1 has a newer stream"))
     wait_for(lambda: session.counters().reopened == 1, "another session")
     assert session.ticket != before
 
