@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from client.double import Double
 from client.spaces import identity
 from kvstow.client import (
     Callbacks,
     Client,
     Refused,
+    RemoteRank,
     Session,
     SessionState,
     TransferState,
+    Unreachable,
 )
+from kvstow.server.core import errors
 from support.kvstowd import running_kvstowd
 from support.waiting import wait_for
 
@@ -93,3 +97,30 @@ def test_ranks_in_other_processes_follow_the_session_through_a_restart(socket: P
                 exchange(workers, session)
         for worker in workers:
             worker.close()
+
+
+def test_an_attach_without_an_answer_may_have_succeeded(
+    double: Double, session: Session, socket: Path
+) -> None:
+    """So it is detached at the daemon, and a repetition that finds it attached is content."""
+    with RemoteRank(0, [], [], f"unix:{socket}") as rank:
+        assert rank.detach()
+        assert double.calls["DetachMemory"] == 0
+        follow_without_an_answer(rank, double, session)
+        assert rank.detach()
+        assert double.calls["DetachMemory"] == 1
+        double.refusals["AttachMemory"] = errors.RankAttached("rank 0 is attached")
+        with pytest.raises(Refused, match="RANK_ATTACHED"):
+            rank.follow(session.ticket)
+        del double.refusals["AttachMemory"]
+        follow_without_an_answer(rank, double, session)
+        double.refusals["AttachMemory"] = errors.RankAttached("rank 0 is attached")
+        rank.follow(session.ticket)
+        assert rank.detach()
+        assert double.calls["DetachMemory"] == 2
+
+
+def follow_without_an_answer(rank: RemoteRank, double: Double, session: Session) -> None:
+    double.stage.break_off("AttachMemory")
+    with pytest.raises(Unreachable):
+        rank.follow(session.ticket)

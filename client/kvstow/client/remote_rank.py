@@ -68,7 +68,7 @@ class RemoteRank(Closing):
         except Unreachable:
             self._unanswered = ticket
             raise
-        self._attached = ticket
+        self._attached, self._unanswered = ticket, None
 
     def detach(self, wait_s: float = 0.0) -> bool:
         """Take the memory back; True if no copy touches it any more. If not, call again.
@@ -76,11 +76,14 @@ class RemoteRank(Closing):
         Raises:
             Refused, Unreachable: the memory may be in use still.
         """
-        if self._attached is None:
+        ticket = (
+            self._unanswered or self._attached
+        )  # the newer one, where the memory may be attached
+        if ticket is None:
             return True
-        drained = self._memory.detach(self._calls, self._attached, wait_s, self._limit_s)
+        drained = self._memory.detach(self._calls, ticket, wait_s, self._limit_s)
         if drained:
-            self._attached = None
+            self._attached = self._unanswered = None
         return drained
 
     def close(self) -> None:
