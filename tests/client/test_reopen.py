@@ -179,6 +179,17 @@ def test_a_rank_that_is_refused_is_not_attached_again(double: Double, session: S
     assert double.calls["AttachMemory"] == 1
 
 
+def test_a_rank_attached_to_a_session_that_has_just_ended_is_attached_to_the_next(
+    double: Double, session: Session
+) -> None:
+    double.refusals["AttachMemory"] = LOST
+    session.attach(0, REGIONS, GROUPS)
+    assert session.lookup("request", KEYS).count == 0
+    del double.refusals["AttachMemory"]
+    wait_for(lambda: session.lookup("request", KEYS).count == 1, "a hit")
+    assert double.requests["AttachMemory"].session_id == double.session_id > 1
+
+
 def test_a_reset_that_breaks_off_is_owed_and_made_before_anything_is_asked(
     double: Double, session: Session
 ) -> None:

@@ -52,12 +52,12 @@ class Opener:
             Refused, Unreachable: see `Calls.ask`; nothing is left open that does not end by itself.
         """
         calls = self._calls
+        info = self._server_info(self._limit_s)
+        opened: cache_pb2.OpenSessionResponse = calls.ask(
+            calls.cache.OpenSession, self._request, self._limit_s
+        )
+        ticket = Ticket(opened.boot_id, opened.session_id)
         with self._ranks.lock:
-            info = self._server_info(self._limit_s)
-            opened: cache_pb2.OpenSessionResponse = calls.ask(
-                calls.cache.OpenSession, self._request, self._limit_s
-            )
-            ticket = Ticket(opened.boot_id, opened.session_id)
             try:
                 self._ranks.attach_all(ticket)
             except KvstowError:

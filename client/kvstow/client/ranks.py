@@ -1,7 +1,7 @@
 """The memory of an engine's ranks: what is attached, and attached again when a session was reopened.
 
 A rank lives either in the process that opened the session (`Session.attach`) or in another one
-(`Rank`), which is told the session's ticket and attaches to it by itself.
+(`RemoteRank`), which is told the session's ticket and attaches to it by itself.
 """
 
 import threading
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from kvstow.v1 import cache_pb2, identity_pb2
 
 from .calls import Calls
-from .errors import Refused, Unreachable
+from .errors import TRANSIENT, Refused, Unreachable
 from .process import this_process
 from .standing import Standing, Ticket
 
@@ -67,8 +67,8 @@ class Ranks:
         limit_s: how long a call may take.
 
     Attributes:
-        lock: held while a rank is attached or detached and while the session is opened, so that
-            none is forgotten and none is attached twice.
+        lock: held while a rank is attached or detached, and while all are attached to a session
+            that was just opened, so that none is forgotten and none is attached twice.
     """
 
     def __init__(self, calls: Calls, standing: Standing, limit_s: float) -> None:
@@ -84,11 +84,11 @@ class Ranks:
         return list(self._attached)
 
     def attach(self, memory: RankMemory) -> None:
-        """Attach a rank; if the session is not open, that happens when it is.
+        """Attach a rank; if the session is not open or about to end, when it is open (again).
 
         Raises:
             ValueError: the rank is attached.
-            Refused: the daemon said no, and will not be asked again.
+            Refused: the daemon said no to this memory, and will not be asked again.
             Unreachable: nobody knows; the session is opened again, and the rank attached to it.
         """
         with self.lock:
@@ -100,9 +100,11 @@ class Ranks:
                 return
             try:
                 memory.attach(self._calls, ticket, self._limit_s)
-            except Refused:
-                del self._attached[memory.rank]
-                raise
+            except Refused as refused:
+                if refused.reason not in TRANSIENT:
+                    del self._attached[memory.rank]
+                    raise
+                self._standing.believe(ticket, refused)
             except Unreachable:
                 self._standing.lose(ticket)
                 raise
