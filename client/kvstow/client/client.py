@@ -17,6 +17,8 @@ _NO_CALLBACKS = Callbacks()
 class Client(Closing):
     """A connection to a daemon; made at once, whether or not the daemon is there.
 
+    Not for several threads at once; its sessions are.
+
     Args:
         target: `unix:/path/of/the/socket` or `host:port`; by default the socket that a daemon of
             this user listens on.

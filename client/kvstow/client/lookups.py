@@ -91,10 +91,10 @@ class Lookups:
 
     def release(self, requests: Sequence[str]) -> None:
         """End the leases of these requests, without waiting for it."""
-        permit = self._standing.ticket
+        ticket = self._standing.ticket
         leases = self._standing.take_leases(requests)
-        if leases and permit is not None:
-            self._release(permit, leases)
+        if leases and ticket is not None:
+            self._release(ticket, leases)
 
     def _call(
         self, message: cache_pb2.LookupRequest, ticket: Ticket, budget_s: float
