@@ -200,7 +200,7 @@ def first_segment(message: cache_pb2.AttachMemoryRequest) -> cache_pb2.Segment:
     ("spoil", "complaint"),
     [
         (clear("groups"), "0 groups of memory, the layout has 2"),
-        (clear("regions"), "segments.region is 0"),
+        (clear("regions"), "regions are missing"),
         (lambda m: m.regions.add(), "region 1 has no handle"),
         (lambda m: setattr(first_region(m), "path", "dev/shm/kv"), "region 0 is not absolute"),
         (lambda m: setattr(first_region(m), "path", "/dev/\0"), "region 0 is not absolute"),

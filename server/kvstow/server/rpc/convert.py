@@ -81,6 +81,8 @@ def rank_memory(
             f"{len(request.groups)} groups of memory, the layout has {len(layout.groups)}",
             field="groups",
         )
+    if not request.regions:
+        raise InvalidRequest("regions are missing", field="regions")
     handles = tuple(_handle(region, at) for at, region in enumerate(request.regions))
     groups = zip(request.groups, layout.groups, strict=True)
     return RankMemory(
