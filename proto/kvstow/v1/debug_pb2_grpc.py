@@ -27,7 +27,7 @@ if _version_not_supported:
 
 class DebugServiceStub(object):
     """Holds, fails and delays chosen copies of a running daemon, for tests and demonstrations. Off unless the daemon was
-    started with it; every call then ends with UNIMPLEMENTED.
+    started with it; while it is off every call ends with UNIMPLEMENTED. The conventions of CacheService hold.
     """
 
     def __init__(self, channel):
@@ -55,7 +55,7 @@ class DebugServiceStub(object):
 
 class DebugServiceServicer(object):
     """Holds, fails and delays chosen copies of a running daemon, for tests and demonstrations. Off unless the daemon was
-    started with it; every call then ends with UNIMPLEMENTED.
+    started with it; while it is off every call ends with UNIMPLEMENTED. The conventions of CacheService hold.
     """
 
     def AddFault(self, request, context):
@@ -118,7 +118,7 @@ def add_DebugServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class DebugService(object):
     """Holds, fails and delays chosen copies of a running daemon, for tests and demonstrations. Off unless the daemon was
-    started with it; every call then ends with UNIMPLEMENTED.
+    started with it; while it is off every call ends with UNIMPLEMENTED. The conventions of CacheService hold.
     """
 
     @staticmethod
