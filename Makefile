@@ -122,7 +122,7 @@ $(VLLM): pyproject.toml hatch_build.py scripts/vllm_requirements.py $(wildcard $
 
 # vLLM warns of much that is its own, and an engine takes half a minute to start.
 test-vllm: $(VLLM) ## run the tests of the connector in a real vLLM, on the CPU
-	$(VLLM_BIN)/python -m pytest -W default --timeout 600 tests/vllm_engine
+	$(VLLM_BIN)/python -m pytest -p no:warnings --timeout 600 tests/vllm_engine
 
 wheel: $(SETUP) ## build the wheel into dist/
 	$(PIP) wheel --no-deps --wheel-dir dist .

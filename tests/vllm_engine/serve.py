@@ -1,0 +1,93 @@
+"""An engine as a process of its own, for tests that kill it: `python -m vllm_engine.serve MODEL TARGET`.
+
+Says "ready", then reads a line of JSON for each batch of prompts and writes one with the answers. Whether vLLM's engine
+runs in yet another process is for VLLM_ENABLE_V1_MULTIPROCESSING to say.
+"""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from vllm_engine.engine import PATIENT, Answer, Engine, connector
+
+_TESTS = Path(__file__).parent.parent
+
+
+class EngineProcess:
+    """What runs this module, with a separate engine process beneath it.
+
+    Args:
+        model: directory of the model.
+        target: of the daemon.
+        arguments: of vLLM, beside the usual ones.
+    """
+
+    def __init__(self, model: Path, target: str, **arguments: object) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "vllm_engine.serve", str(model), target, json.dumps(arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+                "PYTHONPATH": str(_TESTS),
+            },
+            start_new_session=True,
+        )
+        assert self._read() == "ready"
+
+    def run(self, *prompts: Sequence[int], generate: int = 8) -> list[Answer]:
+        """Answer prompts, all at once."""
+        assert self._process.stdin is not None
+        print(json.dumps({"prompts": prompts, "generate": generate}), file=self._process.stdin)
+        self._process.stdin.flush()
+        answers: list[dict[str, Any]] = self._read()
+        return [Answer(**{**each, "tokens": tuple(each["tokens"])}) for each in answers]
+
+    def kill(self) -> None:
+        """Take it away at once, with all processes that it started."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def _read(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the engine ended: {self._process.wait()}"
+        return json.loads(line)
+
+
+@contextmanager
+def engine_process(model: Path, target: str, **arguments: object) -> Iterator[EngineProcess]:
+    """An engine in other processes that are gone afterwards."""
+    process = EngineProcess(model, target, **arguments)
+    try:
+        yield process
+    finally:
+        process.kill()
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    model, target, arguments = sys.argv[1:]
+    # vLLM writes its log to standard output, where the answers go.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    engine = Engine(Path(model), connector(target, **PATIENT), **json.loads(arguments))
+    print(json.dumps("ready"), file=answers, flush=True)
+    for line in sys.stdin:
+        asked = json.loads(line)
+        found = engine.run(*asked["prompts"], generate=asked["generate"])
+        print(json.dumps([dataclasses.asdict(each) for each in found]), file=answers, flush=True)
+    engine.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""The daemon goes away in every manner while requests run: every request ends with the right tokens, and caching comes back."""
+
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from support.kvstowd import Kvstowd, running_kvstowd
+from support.waiting import wait_for
+from vllm_engine.books import open_books
+from vllm_engine.engine import OpenEngine, connector, prompt, running_engine
+from vllm_engine.tiny import tiny_llama
+
+PROMPTS = [prompt(seed % 10, 100 + 10 * (seed % 10)) for seed in range(20)]
+GENERATE = 12
+SETTINGS = {"pool_size": "64MiB", "session_grace_s": 600}
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[tuple[int, ...]]:
+    """What an engine without a connector answers."""
+    with running_engine(tiny_llama(), enable_prefix_caching=False) as engine:
+        return [answer.tokens for answer in engine.run(*PROMPTS, generate=GENERATE)]
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """Where the daemons of this module have their socket, one after the other."""
+    with tempfile.TemporaryDirectory(prefix="kvstow-") as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def engine(expected: object, place: Path) -> Iterator[OpenEngine]:
+    """An engine that starts before there is any daemon."""
+    options = connector(f"unix:{place / 'kvstow.sock'}")
+    with running_engine(tiny_llama(), options, num_gpu_blocks_override=512) as running:
+        yield running
+
+
+def begin(engine: OpenEngine) -> list[str]:
+    """Put all requests and take some steps, so that they are at different points."""
+    names = [engine.add(tokens, GENERATE) for tokens in PROMPTS]
+    for _ in range(6):
+        engine.step()
+    return names
+
+
+def finish(engine: OpenEngine, names: list[str], expected: list[tuple[int, ...]]) -> None:
+    """All end, and well."""
+    assert [answer.tokens for answer in engine.finish(*names)] == expected
+
+
+def comes_back(engine: OpenEngine, daemon: Kvstowd, expected: list[tuple[int, ...]]) -> None:
+    """After an outage it is not long until the cache is filled and used again."""
+    with open_books(daemon.target) as books:
+
+        def loads() -> bool:
+            assert [each.tokens for each in engine.run(*PROMPTS, generate=GENERATE)] == expected
+            engine.forget()
+            return bool(books.counters().loaded_count)
+
+        wait_for(loads, "blocks from a daemon that is back")
+        books.wait_quiet()
+
+
+def test_absent_at_the_start(
+    engine: OpenEngine, place: Path, expected: list[tuple[int, ...]]
+) -> None:
+    finish(engine, begin(engine), expected)
+    engine.forget()
+    assert engine.run(PROMPTS[-1])[0].cached_count == 0
+    engine.forget()
+    with running_kvstowd(place, **SETTINGS) as daemon:
+        comes_back(engine, daemon, expected)
+
+
+def kill(daemon: Kvstowd) -> None:
+    """Take it away."""
+    daemon.kill()
+
+
+def drain(daemon: Kvstowd) -> None:
+    """Let it end in its own way."""
+    daemon.terminate()
+    daemon.wait_exit()
+
+
+@pytest.mark.parametrize("end", [kill, drain])
+@pytest.mark.parametrize("warm", [False, True], ids=["storing", "loading"])
+def test_ends_and_is_started_again(
+    engine: OpenEngine,
+    place: Path,
+    expected: list[tuple[int, ...]],
+    end: Callable[[Kvstowd], None],
+    warm: bool,
+) -> None:
+    with running_kvstowd(place, **SETTINGS) as daemon:
+        if warm:
+            comes_back(engine, daemon, expected)
+        names = begin(engine)
+        end(daemon)
+        finish(engine, names, expected)
+        engine.forget()
+        finish(engine, begin(engine), expected)
+        engine.forget()
+    with running_kvstowd(place, **SETTINGS) as daemon:
+        comes_back(engine, daemon, expected)
+
+
+@contextmanager
+def frozen(daemon: Kvstowd) -> Iterator[None]:
+    """It stands still meanwhile."""
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+
+
+def test_frozen(engine: OpenEngine, place: Path, expected: list[tuple[int, ...]]) -> None:
+    """A load that the daemon may still make cannot be given up: such a request waits for it, and only such a one."""
+    with running_kvstowd(place, **SETTINGS) as daemon:
+        comes_back(engine, daemon, expected)
+        waiting = begin(engine)
+        with frozen(daemon):
+            others = [engine.add(prompt(50 + seed, 100), GENERATE) for seed in range(5)]
+            engine.finish(*others)
+        finish(engine, waiting, expected)
+        comes_back(engine, daemon, expected)

@@ -1,0 +1,85 @@
+"""Who shares: engines that would compute the same bytes for the same tokens, and no others."""
+
+import pytest
+
+from support.kvstowd import Kvstowd
+from vllm_engine.books import Books
+from vllm_engine.engine import PATIENT, Answer, connector, prompt, running_engine
+from vllm_engine.tiny import BLOCK_TOKENS, tiny_llama, tiny_windowed
+
+PROMPT = prompt(1, 300)
+CACHED = 300 // BLOCK_TOKENS * BLOCK_TOKENS
+
+
+def test_salts_and_prompts_that_differ_early_do_not_share(daemon: Kvstowd, books: Books) -> None:
+    changed = [(PROMPT[0] + 1) % 1000, *PROMPT[1:]]
+    with running_engine(
+        tiny_llama(), connector(daemon.target, tenant="salts", **PATIENT)
+    ) as engine:
+
+        def ask(tokens: list[int], salt: str) -> Answer:
+            engine.forget()
+            books.wait_quiet()
+            return engine.run(tokens, salt=salt)[0]
+
+        plain = ask(PROMPT, "")
+        for tokens, salt in ((PROMPT, "one"), (PROMPT, "two"), (changed, ""), (changed, "one")):
+            cold = ask(tokens, salt)
+            assert cold.cached_count == 0
+            assert (cold.tokens == plain.tokens) == (tokens == PROMPT)
+            warm = ask(tokens, salt)
+            assert warm.cached_count == CACHED
+            assert warm.tokens == cold.tokens
+        engine.settle()
+    books.wait_quiet()
+
+
+def test_models_do_not_share(daemon: Kvstowd, books: Books) -> None:
+    answers = []
+    for model in (tiny_llama(0), tiny_llama(1), tiny_llama(0)):
+        options = connector(daemon.target, tenant="models", **PATIENT)
+        with running_engine(model, options) as engine:
+            answers += engine.run(PROMPT)
+            engine.settle()
+        books.wait_quiet()
+    assert [answer.cached_count for answer in answers] == [0, 0, CACHED]
+    assert answers[0].tokens == answers[2].tokens != answers[1].tokens
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"weights_version": "2"}, {"tenant": "another"}, {"block_size": 64}, {"dtype": "bfloat16"}],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_else_differs_is_not_shared(
+    daemon: Kvstowd, books: Books, change: dict[str, object]
+) -> None:
+    answers = []
+    for changed in ({}, change, {}):
+        given = {"tenant": f"ways {change}", "weights_version": "1", **changed}
+        options = {name: given.pop(name) for name in ("tenant", "weights_version")}
+        with running_engine(
+            tiny_llama(), connector(daemon.target, **options, **PATIENT), **given
+        ) as engine:
+            answers += engine.run(PROMPT)
+            engine.settle()
+        books.wait_quiet()
+    assert [answer.cached_count for answer in answers] == [0, 0, CACHED]
+
+
+def test_a_model_with_windows(daemon: Kvstowd, books: Books) -> None:
+    """Two KV cache groups, of full attention and of sliding windows."""
+    prompts = [prompt(seed, 100 + 150 * seed) for seed in range(4)]
+    with running_engine(tiny_windowed(), enable_prefix_caching=False) as engine:
+        expected = [answer.tokens for answer in engine.run(*prompts)]
+    options = connector(daemon.target, **PATIENT)
+    with running_engine(tiny_windowed(), options) as engine:
+        assert len(engine.scheduler.kv_cache_config.kv_cache_groups) == 2
+        assert [answer.tokens for answer in engine.run(*prompts)] == expected
+        engine.forget()
+        books.wait_quiet()
+        warm = engine.run(*prompts)
+        assert [answer.tokens for answer in warm] == expected
+        assert all(answer.cached_count for answer in warm)
+        engine.settle()
+    books.wait_quiet()

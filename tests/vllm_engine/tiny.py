@@ -1,0 +1,63 @@
+"""Random models of about 1 MB, as directories that vLLM loads.
+
+Decided here: shapes small enough for a test, and weights wide enough that the next token depends on every block before
+it, so that wrong KV shows in the tokens. A model is made once into the cache directory; the same seed makes the same.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+VOCABULARY = 1024
+BLOCK_TOKENS = 32
+WINDOW_TOKENS = 64
+_CACHE = Path(tempfile.gettempdir(), f"kvstow-tiny-models-{os.getuid()}")
+_SPREAD = 0.2
+
+
+def tiny_llama(seed: int = 0) -> Path:
+    """Two layers of full attention."""
+    return _made(f"llama-{seed}", seed)
+
+
+def tiny_windowed(seed: int = 0) -> Path:
+    """Two layers of full attention and two of sliding windows: two KV cache groups."""
+    kinds = ["full_attention", "sliding_attention"] * 2
+    return _made(
+        f"windowed-{seed}",
+        seed,
+        num_hidden_layers=len(kinds),
+        layer_types=kinds,
+        sliding_window=WINDOW_TOKENS,
+    )
+
+
+def _made(name: str, seed: int, **changes: object) -> Path:
+    made = _CACHE / name
+    if not made.exists():
+        _CACHE.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_CACHE) as fresh:
+            _make(Path(fresh, name), seed, changes)
+            Path(fresh, name).rename(made)
+    return made
+
+
+def _make(directory: Path, seed: int, changes: dict[str, object]) -> None:
+    shape = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "max_position_embeddings": 2048,
+        "initializer_range": _SPREAD,
+        "dtype": "float32",
+    }
+    torch.manual_seed(seed)
+    model = LlamaForCausalLM(LlamaConfig(**{**shape, **changes}))
+    model.save_pretrained(directory)
