@@ -6,6 +6,7 @@ Every case is measured in a fresh process, so that none inherits the memory of a
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from itertools import chain
 from multiprocessing import get_context
 from typing import Any
 
@@ -33,7 +34,10 @@ BYTES_PER_ENTRY = 300
 def parts(scale: Scale) -> list[Part]:
     """One part for each policy and size."""
     return [
-        Part(f"{entries:,} blocks, {policy}", partial(measure, entries, policy, ROUNDS[scale]))
+        Part(
+            f"{entries // 1000:,}k blocks, {policy}",
+            partial(measure, entries, policy, ROUNDS[scale]),
+        )
         for policy in POLICIES[scale]
         for entries in ENTRIES[scale]
     ]
@@ -57,14 +61,12 @@ def tables(results: Sequence[dict[str, Any]]) -> list[Table]:
 def goals(results: Sequence[dict[str, Any]]) -> list[Goal]:
     """Of each policy, smallest size against largest."""
     found = []
-    for policy in dict.fromkeys(result["policy"] for result in results):
-        cases = [result for result in results if result["policy"] == policy]
+    for policy, cases in _by_policy(results).items():
         found += [*_lookup_goals(policy, cases), *_growth_goals(policy, cases[0], cases[-1])]
         largest = cases[-1]
-        name = f"index, {policy}, {largest['entries']:,} blocks"
-        found.append(
-            Goal(f"{name}: longest call, ms", max(largest["longest_ms"].values()), LONGEST_CALL_MS)
-        )
+        longest_ms = max(each["ms"] for each in largest["longest"].values())
+        name = f"index, {policy}, {_thousands(largest)} blocks"
+        found.append(Goal(f"{name}: longest call, ms", longest_ms, LONGEST_CALL_MS))
         found.append(Goal(f"{name}: bytes a block", largest["bytes_per_entry"], BYTES_PER_ENTRY))
     return found
 
@@ -86,41 +88,61 @@ def _growth_goals(policy: str, small: dict[str, Any], large: dict[str, Any]) -> 
         grown: float = large["ns_per_block"][request][side] / small["ns_per_block"][request][side]
         return grown
 
-    sizes = f"{large['entries']:,} to {small['entries']:,} blocks"
-    evict, refused = "evict and store", "refused store"
+    def name(request: str) -> str:
+        return f"index, {policy}: {request}, {_thousands(large)} to {_thousands(small)} blocks"
+
     return [
-        Goal(f"index, {policy}: {refused}, {sizes}", growth(refused, "ledger"), FLAT_GOAL),
-        Goal(
-            f"index, {policy}: {evict}, {sizes}, to the growth of bare probes",
-            growth(evict, "ledger") / growth(evict, "bare"),
-            FLAT_GOAL,
+        Goal(name("refused store"), growth("refused store", "ledger"), FLAT_GOAL),
+        *(
+            Goal(
+                f"{name(request)}, beyond the growth of bare probes",
+                growth(request, "ledger") / growth(request, "bare"),
+                FLAT_GOAL,
+            )
+            for request in ("refused store", "evict and store")
         ),
     ]
 
 
 def _costs(results: Sequence[dict[str, Any]]) -> Table:
-    shown = Table(title="index: ns a block, ledger / bare dictionary = ratio")
-    shown.add_column("request")
-    for result in results:
-        shown.add_column(f"{result['entries']:,} {result['policy']}", justify="right")
+    policies = _by_policy(results)
+    shown = Table(title="index: ns a block; ratio to a bare dictionary")
+    for name in ("request", "blocks"):
+        shown.add_column(name)
+    for policy in policies:
+        for name in (policy, "bare", "ratio"):
+            shown.add_column(name, justify="right")
     for request in results[0]["ns_per_block"]:
-        costs = [result["ns_per_block"][request] for result in results]
-        shown.add_row(
-            request, *(f"{c['ledger']:.0f} / {c['bare']:.0f} = {_ratio(c):.2f}" for c in costs)
-        )
-    shown.add_row("bytes a block", *(f"{result['bytes_per_entry']:.0f}" for result in results))
+        for cases in zip(*policies.values(), strict=True):
+            costs = [case["ns_per_block"][request] for case in cases]
+            cells = [(f"{c['ledger']:.0f}", f"{c['bare']:.0f}", f"{_ratio(c):.2f}") for c in costs]
+            shown.add_row(request, _thousands(cases[0]), *chain(*cells))
+        shown.add_section()
     return shown
 
 
 def _longest(results: Sequence[dict[str, Any]]) -> Table:
-    shown = Table(title="index: longest call in ms, and longest collections of garbage")
+    cases = [cases[-1] for cases in _by_policy(results).values()]
+    shown = Table(title=f"index: longest calls at {_thousands(cases[0])} blocks")
     shown.add_column("call")
-    for result in results:
-        shown.add_column(f"{result['entries']:,} {result['policy']}", justify="right")
-    for name in results[-1]["longest_ms"]:
-        cells = [result["longest_ms"].get(name) for result in results]
-        shown.add_row(name, *("" if ms is None else f"{ms:.2f}" for ms in cells))
+    for case in cases:
+        shown.add_column(f"{case['policy']}, ms", justify="right")
+        shown.add_column("page faults", justify="right")
+    for name in cases[0]["longest"]:
+        found = [case["longest"][name] for case in cases if name in case["longest"]]
+        shown.add_row(name, *chain(*((f"{f['ms']:.2f}", f"{f['page_faults']}") for f in found)))
     return shown
+
+
+def _by_policy(results: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    policies: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        policies.setdefault(result["policy"], []).append(result)
+    return policies
+
+
+def _thousands(case: dict[str, Any]) -> str:
+    return f"{case['entries'] // 1000:,}k"
 
 
 def _ratio(cost: dict[str, float]) -> float:

@@ -6,9 +6,11 @@ processor away in the middle of a call, and that is not the ledger's doing.
 """
 
 import gc
+import resource
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -52,27 +54,58 @@ def settle_garbage() -> None:
     gc.freeze()
 
 
+@dataclass(frozen=True, slots=True)
+class Longest:
+    """The longest call of one name.
+
+    Args:
+        ms: its processor time.
+        page_faults: pages that it was the first to touch; the kernel finds and clears them, which is part of its time.
+    """
+
+    ms: float
+    page_faults: int
+
+
 class CallTimes:
-    """The processor time of every call, by name, in nanoseconds; and of every garbage collection."""
+    """The processor times of all calls by name, in nanoseconds, and the longest of each.
+
+    Collections of garbage are timed as well, wherever they happen; a call in which one happens pays for it.
+    """
 
     def __init__(self) -> None:
         self.calls: dict[str, list[int]] = defaultdict(list)
-        self._collection_began = 0
-        gc.callbacks.append(self._collected)
+        self.longest: dict[str, Longest] = {}
+        self._collection_began = (0, 0)
 
     def time(self, name: str, call: Callable[[], T]) -> T:
         """Make a call."""
-        began = processor_ns()
+        began = _now()
         result = call()
-        self.calls[name].append(processor_ns() - began)
+        self._add(name, began)
         return result
 
+    def watch_collections(self) -> None:
+        """From now on."""
+        gc.callbacks.append(self._collected)
+
     def _collected(self, phase: str, info: dict[str, int]) -> None:
-        now = processor_ns()
         if phase == "start":
-            self._collection_began = now
+            self._collection_began = _now()
         else:
-            self.calls[f"collection {info['generation']}"].append(now - self._collection_began)
+            self._add(f"collection, generation {info['generation']}", self._collection_began)
+
+    def _add(self, name: str, began: tuple[int, int]) -> None:
+        ended = _now()
+        took, page_faults = ended[0] - began[0], ended[1] - began[1]
+        self.calls[name].append(took)
+        if name not in self.longest or took > self.longest[name].ms * 1e6:
+            self.longest[name] = Longest(took / 1e6, page_faults)
+
+
+def _now() -> tuple[int, int]:
+    """Processor time of this thread, and how often it touched a page first."""
+    return processor_ns(), resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
 
 
 class Shelf:
@@ -103,6 +136,7 @@ class Shelf:
         self.ledger.open_stream(self._session)
         self.ledger.attach(self._session, 0, (Limits().max_keys,))
         settle_garbage()
+        times.watch_collections()
 
     def store(self, keys: Sequence[bytes]) -> None:
         """Begin and finish a store of new blocks."""

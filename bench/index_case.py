@@ -7,6 +7,7 @@ the longest of all calls of the ledger, also of those that only fill or empty it
 import gc
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,12 @@ class Case:
         self._collect("full collection after a reset")
         if self._entries <= CHECKED_ENTRIES:
             self._shelf.ledger.check()
-        longest = {name: max(took) / 1e6 for name, took in self._times.calls.items()}
         return {
             "entries": self._entries,
             "policy": self._policy,
             "bytes_per_entry": bytes_per_entry,
             "ns_per_block": self._costs,
-            "longest_ms": longest,
+            "longest": {name: asdict(each) for name, each in self._times.longest.items()},
         }
 
     def _fill(self, count: int) -> float:
