@@ -1,5 +1,6 @@
 """The lock wakes whom a change concerns, and knows how it was used."""
 
+import threading
 import time
 
 import pytest
@@ -50,6 +51,15 @@ def test_what_falls_due_wakes_the_timer_by_itself() -> None:
 
 def sessions(rig: Rig) -> set[SessionId]:
     return {session.id for session in rig.daemon.snapshot().sessions}
+
+
+def test_a_thread_that_died_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_daemon(bugs=1) as rig:
+        monkeypatch.setattr(threading, "excepthook", rig.daemon.health.report_dead_thread)
+        thread = threading.Thread(target=contradict, name="the one")
+        thread.start()
+        thread.join()
+        assert rig.daemon.status().bug_count == 1
 
 
 def contradict(*arguments: object, **named: object) -> None:

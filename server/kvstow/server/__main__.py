@@ -11,6 +11,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 from contextlib import ExitStack
 
 import structlog
@@ -98,6 +99,7 @@ def _run(config: Config, stop: StopSignals, stack: ExitStack) -> None:
         meters=metrics,
         after_growth=_settle_garbage,
     )
+    threading.excepthook = daemon.health.report_dead_thread
     metrics.watch(daemon)
     server = RpcServer(
         daemon,

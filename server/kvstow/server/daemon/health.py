@@ -53,3 +53,8 @@ class Health:
         with self._lock:
             self.bug_count += 1
         _log.error("bug: please report this, and restart the daemon", where=where, exc_info=error)
+
+    def report_dead_thread(self, dead: threading.ExceptHookArgs) -> None:
+        """A thread ended by an exception, and nobody does its work any more: for `threading.excepthook`."""
+        name = "unknown" if dead.thread is None else dead.thread.name
+        self.report(f"thread {name}", dead.exc_value or RuntimeError(dead.exc_type.__name__))
