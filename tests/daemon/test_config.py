@@ -74,6 +74,9 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         (["--pool-size", "1MiB", "--extent-size", "2MiB"], "extent_size: 2097152 bytes are more"),
         (["--extent-size", "100"], "extent_size"),
         (["--metrics-listen", "9478"], "metrics_listen"),
+        (["--max-deadline-s", "1e10"], "max_deadline_s"),
+        (["--session-grace-s", "inf"], "session_grace_s"),
+        (["--drain-grace-s", "1e10"], "drain_grace_s"),
         (["--config", "/nowhere.toml"], "config: /nowhere.toml is not a file"),
     ],
 )

@@ -29,7 +29,10 @@ SMALL_POOL_EXTENTS = 8
 """A pool that is not given its extent size has at least so many extents, so that several slot sizes find a place."""
 
 PAGE_BYTES = 4096
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+LONGEST_S = 1e8
+"""About three years. Nobody means more, and much more is beyond what the system's clock calls take."""
+
+Seconds = Annotated[float, Field(gt=0, le=LONGEST_S, allow_inf_nan=False)]
 
 
 class ConfigError(Exception):
@@ -121,6 +124,7 @@ class Config(BaseSettings):
     drain_grace_s: float = Field(
         30.0,
         ge=0,
+        le=LONGEST_S,
         allow_inf_nan=False,
         description="How long running copies may take to end after SIGTERM, in seconds.",
     )
