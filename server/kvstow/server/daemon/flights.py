@@ -171,8 +171,9 @@ class Flight:
         self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
     ) -> None:
         """See `CopyOwner.end`."""
-        self._land(rank, failures)
+        # Before the report: whoever hears of the end finds it measured.
         self._crew.meters.copied(_DIRECTIONS[self.plan.kind], copied_bytes, seconds)
+        self._land(rank, failures)
 
     def _land(self, rank: int, failures: Sequence[tuple[int, str]]) -> None:
         """The copy of one rank has ended, or never will begin."""
