@@ -48,10 +48,13 @@ def begin_store(
     statuses, protected = _classify(books, space, groups)
     copies, parts, start = [], [], 0
     for group, letters in zip(groups, statuses, strict=True):
-        accepted = _accept(books, space, group, letters, protected)
+        accepted, slots = _accept(books, space, group, letters, protected)
         if accepted:
-            copies.append(_copies(space, group, accepted, start))
-            parts.append(_part(space, group, accepted, start))
+            part = _part(space, group, accepted, slots, start)
+            blocks = [group.blocks[at] for at in accepted]
+            size = part.table.slot_bytes
+            copies.append(GroupCopies(group.group, size, slots, blocks, part.positions))
+            parts.append(part)
         start += len(group.keys)
     letters_sent = "".join(letter for letters in statuses for letter in letters)
     for status in StoreStatus:
@@ -104,38 +107,27 @@ def _apply_admission(books: Books, serial: int, keys: Sequence[bytes], letters: 
 
 def _accept(
     books: Books, space: Space, group: GroupBlocks, letters: list[str], protected: Protected
-) -> list[tuple[int, int]]:
-    """Give slots to the leading blocks that fit, mark the others NO_SPACE; returns (position in group, slot)."""
+) -> tuple[list[int], list[int]]:
+    """Give slots to the leading blocks that fit, mark the others NO_SPACE; returns positions in the group, and slots."""
     index, table = space.indexes[group.group], space.tables[group.group]
     positions = [at for at, letter in enumerate(letters) if letter == _ACCEPTED]
     count = books.pool.room(table, len(positions), protected) if positions else 0
     for at in positions[count:]:
         letters[at] = _NO_SPACE
+    accepted = positions[:count]
     slots = books.pool.take(table, count, protected) if count else []
-    for at, slot in zip(positions, slots, strict=False):
+    for at, slot in zip(accepted, slots, strict=True):
         index.begin(group.keys[at], slot)
-    return list(zip(positions, slots, strict=False))
-
-
-def _copies(
-    space: Space, group: GroupBlocks, accepted: Sequence[tuple[int, int]], start: int
-) -> GroupCopies:
-    return GroupCopies(
-        group.group,
-        space.tables[group.group].slot_bytes,
-        [slot for _, slot in accepted],
-        [group.blocks[at] for at, _ in accepted],
-        [start + at for at, _ in accepted],
-    )
+    return accepted, slots
 
 
 def _part(
-    space: Space, group: GroupBlocks, accepted: Sequence[tuple[int, int]], start: int
+    space: Space, group: GroupBlocks, accepted: Sequence[int], slots: Sequence[int], start: int
 ) -> Part:
     return Part(
         space.indexes[group.group],
         space.tables[group.group],
-        [group.keys[at] for at, _ in accepted],
-        [slot for _, slot in accepted],
-        [start + at for at, _ in accepted],
+        [group.keys[at] for at in accepted],
+        slots,
+        [start + at for at in accepted],
     )
