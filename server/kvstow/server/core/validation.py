@@ -87,9 +87,14 @@ def repeated_transfer(
     found = session.transfers.get(transfer) or session.settled.get(transfer)
     if found is not None and found.fingerprint == fingerprint(kind, groups):
         return found
-    if found is not None or transfer <= session.floor:
+    if found is not None:
         raise TransferIdReused(
             f"transfer {transfer} of session {session.id} was used for another request",
+            floor=session.floor,
+        )
+    if transfer <= session.floor:
+        raise TransferIdReused(
+            f"transfer {transfer} of session {session.id} comes after transfer {session.floor} was acknowledged",
             floor=session.floor,
         )
     return None
