@@ -1,5 +1,7 @@
 """Sessions: how they open, attach their ranks, keep a stream, and end."""
 
+from itertools import islice
+
 from .books import Books
 from .deadlines import GraceDue
 from .errors import (
@@ -106,7 +108,7 @@ def acknowledge(books: Books, session_id: SessionId, sequence: int) -> None:
             field="sequence",
         )
     reports = session.outbox.acknowledge(sequence)
-    for transfer in list(session.settled)[:reports]:
+    for transfer in list(islice(session.settled, reports)):
         del session.settled[transfer]
         session.floor = max(session.floor, transfer)
 

@@ -132,10 +132,10 @@ class SlotTable:
         taken: list[int] = []
         while len(taken) < count:
             extent = self._open[-1]
-            chunk = extent.free[len(taken) - count :].tolist()
+            found = extent.free[len(taken) - count :].tolist()
             del extent.free[len(taken) - count :]
-            extent.busy_count += len(chunk)
-            taken += chunk
+            extent.busy_count += len(found)
+            taken += found
             if not extent.free:
                 self._open.pop()
         self.free_count -= count
