@@ -142,6 +142,12 @@ def test_enumerations_are_known_or_refused() -> None:
         convert.kind(99)
 
 
+def test_a_transfer_is_numbered_from_one() -> None:
+    assert convert.transfer(1) == 1
+    with pytest.raises(InvalidRequest, match="ids begin at 1"):
+        convert.transfer(0)
+
+
 @pytest.mark.parametrize("value", [-1.0, math.nan, math.inf, -math.inf])
 def test_a_time_is_finite_and_not_negative(value: float) -> None:
     with pytest.raises(InvalidRequest, match="wait_s is not a span of time"):

@@ -23,6 +23,7 @@ from kvstow.server.core.types import (
     KeyScheme,
     Layout,
     LeaseId,
+    TransferId,
     TransferKind,
 )
 from kvstow.server.device.base import SharedMemoryHandle
@@ -123,6 +124,13 @@ def kind(number: int) -> TransferKind | None:
 def lease(number: int) -> LeaseId | None:
     """A lease, None if the request names none."""
     return LeaseId(number) if number else None
+
+
+def transfer(number: int) -> TransferId:
+    """The client's id of a new transfer."""
+    if not number:
+        raise InvalidRequest("transfer_id is missing; ids begin at 1", field="transfer_id")
+    return TransferId(number)
 
 
 def text(value: str, field: str) -> str:

@@ -123,11 +123,12 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         self, request: cache_pb2.StoreRequest, context: grpc.ServicerContext
     ) -> cache_pb2.StoreResponse:
         session = SessionId(request.session_id)
+        groups = convert.group_blocks(request.groups, self._key_bytes(session))
         plan = self._daemon.store(
             session,
             request.generation,
-            TransferId(request.transfer_id),
-            convert.group_blocks(request.groups, self._key_bytes(session)),
+            convert.transfer(request.transfer_id),
+            groups,
             self._deadline_s(request.deadline_s),
         )
         return replies.store(plan)
@@ -136,11 +137,12 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         self, request: cache_pb2.LoadRequest, context: grpc.ServicerContext
     ) -> cache_pb2.LoadResponse:
         session = SessionId(request.session_id)
+        groups = convert.group_blocks(request.groups, self._key_bytes(session))
         self._daemon.load(
             session,
             request.generation,
-            TransferId(request.transfer_id),
-            convert.group_blocks(request.groups, self._key_bytes(session)),
+            convert.transfer(request.transfer_id),
+            groups,
             convert.lease(request.lease_id),
             self._deadline_s(request.deadline_s),
         )
