@@ -36,14 +36,14 @@ class InvalidRequest(Refusal):
 
 
 class DuplicateKey(Refusal):
-    """The same key stands twice in one call."""
+    """The same key stands twice in one group of a call."""
 
     reason = "DUPLICATE_KEY"
-    next_step = "Send each key once per call."
+    next_step = "Send each key once per group and call."
 
 
 class DuplicateBlock(Refusal):
-    """The same engine block stands twice in one call."""
+    """The same engine block stands twice in one group of a call."""
 
     reason = "DUPLICATE_BLOCK"
     next_step = "Send each engine block id once per group and call."
