@@ -119,6 +119,14 @@ def test_top_shows_what_happens_between_two_looks(daemon: Kvstowd, engine: Clien
     assert "75.0 %" in result.stdout
 
 
+def test_top_ends_well_with_an_interrupt(daemon: Kvstowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kvstow.cli.app.time.sleep", interrupt)
+    assert run(daemon, "top").exit_code == 0
+
+
 def test_what_the_daemon_refuses_is_one_line_with_the_next_step(daemon: Kvstowd) -> None:
     result = run(daemon, "reset", "--space", "999")
     assert result.exit_code == 1

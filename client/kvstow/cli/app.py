@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -127,7 +128,11 @@ def show_top(
     count: Annotated[int, typer.Option(min=0, help="End after so many; 0: never.")] = 0,
 ) -> None:
     """Watch what the daemon does, until Ctrl-C."""
-    with connected(target) as client, Live(console=Console(), auto_refresh=False) as live:
+    with (
+        suppress(KeyboardInterrupt),
+        connected(target) as client,
+        Live(console=Console(), auto_refresh=False) as live,
+    ):
         before = top.look(client)
         shown = 0
         while shown < count or not count:

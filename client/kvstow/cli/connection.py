@@ -9,12 +9,11 @@ from contextlib import contextmanager
 
 import typer
 
-from kvstow.client import Budgets, Client, Refused, Unreachable
+from kvstow.client import Client, Refused, Unreachable
 from kvstow.client.target import check_target, is_listening
 
 REFUSED = 1
 UNREACHABLE = 3
-_BUDGETS = Budgets(control_s=5.0)
 
 
 @contextmanager
@@ -24,7 +23,7 @@ def connected(target: str) -> Iterator[Client]:
         check_target(target)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--target") from None
-    with Client(target, _BUDGETS) as client:
+    with Client(target) as client:
         try:
             yield client
         except Refused as refused:
