@@ -77,6 +77,11 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         (["--max-deadline-s", "1e10"], "max_deadline_s"),
         (["--session-grace-s", "inf"], "session_grace_s"),
         (["--drain-grace-s", "1e10"], "drain_grace_s"),
+        (["--metrics-listen", "127.0.0.1:65536"], "metrics_listen: there is no port 65536"),
+        (["--metrics-listen", f"{'ü' * 64}:1"], "metrics_listen"),
+        (["--listen", "0.0.0.0:99999", "--insecure"], "listen: there is no port 99999"),
+        (["--socket="], "socket: it has to name a file"),
+        (["--socket", "/run/\udcff"], "socket"),
         (["--config", "/nowhere.toml"], "config: /nowhere.toml is not a file"),
     ],
 )
@@ -87,9 +92,10 @@ def test_what_cannot_be_used_is_named(arguments: list[str], complaint: str) -> N
     assert "\n" not in str(refused.value)
 
 
-def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"pool_size: 3\n", b"\xff\xfe"])
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.toml"
-    path.write_text("pool_size: 3\n", encoding="utf-8")
+    path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"broken\.toml is not TOML"):
         load(["--config", str(path)])
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import ByteSize, Field, ValidationError, model_validator
+from pydantic import AfterValidator, ByteSize, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -33,6 +33,25 @@ LONGEST_S = 1e8
 """About three years. Nobody means more, and much more is beyond what the system's clock calls take."""
 
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_S, allow_inf_nan=False)]
+
+
+def _check_address(address: str) -> str:
+    """Libraries wrap a port that is too high around, or fail in ways of their own."""
+    host, _, port = address.rpartition(":")
+    host.encode("idna")
+    if address and int(port) > 65535:
+        raise ValueError(f"there is no port {port}")
+    return address
+
+
+def _check_socket(path: Path) -> Path:
+    if not path.name:
+        raise ValueError("it has to name a file")
+    str(path).encode()  # gRPC takes no other paths
+    return path
+
+
+Address = Annotated[str, AfterValidator(_check_address)]
 
 
 class ConfigError(Exception):
@@ -61,11 +80,11 @@ class Config(BaseSettings):
     config: Path | None = Field(
         None, description="TOML file with any of these settings, underscores in their names."
     )
-    socket: Path = Field(
+    socket: Annotated[Path, AfterValidator(_check_socket)] = Field(
         default_factory=default_socket,
         description="Unix socket that engines connect to; only this user may.",
     )
-    listen: str | None = Field(
+    listen: Address | None = Field(
         None,
         description="host:port to listen on besides the socket. Needs `insecure`.",
         pattern=r"^.+:\d{1,5}$",
@@ -128,7 +147,7 @@ class Config(BaseSettings):
         allow_inf_nan=False,
         description="How long running copies may take to end after SIGTERM, in seconds.",
     )
-    metrics_listen: str = Field(
+    metrics_listen: Address = Field(
         "127.0.0.1:9478",
         description="host:port of the Prometheus endpoint, empty for none. In a pod it is 0.0.0.0:9478.",
         pattern=r"^(.+:\d{1,5})?$",
@@ -193,7 +212,7 @@ def load(arguments: Sequence[str]) -> Config:
         return CliApp.run(Config, list(arguments), config=path)
     except ValidationError as error:
         raise ConfigError("\n".join(_line(mistake) for mistake in error.errors())) from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"config: {path} is not TOML: {error}") from None
     except (OSError, SettingsError) as error:
         raise ConfigError(f"config: {error}") from None
