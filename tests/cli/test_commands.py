@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kvstow.cli.app import app
-from support.client_engine import BLOCK_BYTES, ClientEngine, connected_engine
+from kvstow.client import Client, Identity
+from support.client_engine import BLOCK_BYTES, IDENTITY, ClientEngine, connected_engine
 from support.kvstowd import Kvstowd, running_kvstowd
 from support.waiting import wait_for
 
@@ -98,6 +99,18 @@ def test_reset_of_one_space(daemon: Kvstowd, engine: ClientEngine) -> None:
     assert engine.lookup([1, 2, 3]).count == 0
 
 
+def test_what_an_engine_calls_itself_is_no_markup(daemon: Kvstowd) -> None:
+    name = "[/bold] and [red]"
+    identity = Identity()
+    identity.CopyFrom(IDENTITY)
+    identity.model = name
+    with Client(daemon.target) as client, client.open(identity, name):
+        for words in (["spaces"], ["sessions"], ["top", "--count", "1", "--interval", "0.1"]):
+            result = run(daemon, *words)
+            assert result.exit_code == 0, result.output
+            assert name in result.stdout
+
+
 def test_reset_of_all_spaces_asks_first(daemon: Kvstowd, engine: ClientEngine) -> None:
     refused = run(daemon, "reset", "--all", answer="n\n")
     assert refused.exit_code == 1
@@ -155,6 +168,10 @@ def test_without_a_daemon_one_line_says_where_and_what_to_do(
         ["reset"],
         ["reset", "--all", "--space", "1"],
         ["reset", "--space", "0"],
+        ["reset", "--space", str(2**64)],
+        ["reset", "--all", "--yes", "--wait", "inf"],
+        ["transfers", "--limit", str(2**32)],
+        ["top", "--interval", "inf"],
     ],
 )
 def test_a_command_line_that_is_wrong_asks_no_daemon(words: list[str]) -> None:

@@ -85,7 +85,9 @@ def sessions(target: Target, as_json: AsJson = False) -> None:
 def transfers(
     target: Target,
     as_json: AsJson = False,
-    limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 1000,
+    limit: Annotated[
+        int, typer.Option(min=1, max=2**32 - 1, help="List at most this many.")
+    ] = 1000,
 ) -> None:
     """List the transfers that have not ended, oldest first."""
     with connected(target) as client:
@@ -100,10 +102,13 @@ def transfers(
 @app.command()
 def reset(
     target: Target,
-    space: Annotated[int | None, typer.Option(min=1, help="The space to empty.")] = None,
+    space: Annotated[
+        int | None, typer.Option(min=1, max=2**64 - 1, help="The space to empty.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", help="Empty every space.")] = False,
     wait: Annotated[
-        float, typer.Option(min=0, help="Wait at most so many seconds for abandoned copies.")
+        float,
+        typer.Option(min=0, max=60, help="Wait at most so many seconds for abandoned copies."),
     ] = 0.0,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
@@ -124,14 +129,16 @@ def reset(
 @app.command(name="top")
 def show_top(
     target: Target,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+    interval: Annotated[
+        float, typer.Option(min=0.1, max=3600, help="Seconds between two looks.")
+    ] = 1.0,
     count: Annotated[int, typer.Option(min=0, help="End after so many; 0: never.")] = 0,
 ) -> None:
     """Watch what the daemon does, until Ctrl-C."""
     with (
         suppress(KeyboardInterrupt),
         connected(target) as client,
-        Live(console=Console(), auto_refresh=False) as live,
+        Live(console=_console(), auto_refresh=False) as live,
     ):
         before = top.look(client)
         shown = 0
@@ -156,7 +163,12 @@ def _reset(
 
 def _print(table: Table) -> None:
     width = None if sys.stdout.isatty() else _PIPE_COLUMNS
-    Console(width=width).print(table)
+    _console(width).print(table)
+
+
+def _console(width: int | None = None) -> Console:
+    """What engines call themselves is shown as it is: brackets in it are no markup."""
+    return Console(width=width, markup=False)
 
 
 def _print_json(value: rows.Row | Sequence[rows.Row]) -> None:
