@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kvstow.client.target import check_target, default_target, is_listening
+from kvstow.client.target import channel_target, check_target, default_target, is_listening
 
 
 @pytest.mark.parametrize(
@@ -41,6 +41,15 @@ def test_a_socket_is_listened_at_as_long_as_its_process_has_it_open(
             assert is_listening(f"unix://{socket}")
     assert socket.exists()
     assert not is_listening(f"unix:{socket}")
+
+
+@pytest.mark.parametrize("target", ["unix:/a%41b/c#d?e f", "unix:///a%41b/c#d?e f"])
+def test_a_path_is_taken_as_it_is(target: str) -> None:
+    assert channel_target(target) == "unix:/a%2541b/c%23d%3Fe%20f"
+
+
+def test_an_address_is_taken_as_it_is() -> None:
+    assert channel_target("[::1]:80") == "[::1]:80"
 
 
 def test_a_port_is_listened_at_as_long_as_its_process_has_it_open() -> None:

@@ -18,6 +18,7 @@ from kvstow.v1 import admin_pb2_grpc, cache_pb2, cache_pb2_grpc
 
 from .breaker import Breaker
 from .errors import BOOT_ID_KEY, EndedCall, Refused, Restarted, TimedOut, Unreachable, error_of
+from .target import channel_target
 
 ReplyT_co = TypeVar("ReplyT_co", covariant=True)
 
@@ -80,7 +81,7 @@ class Calls:
 
     def __init__(self, target: str) -> None:
         self.target = target
-        self._channel = grpc.insecure_channel(target, CHANNEL_OPTIONS)
+        self._channel = grpc.insecure_channel(channel_target(target), CHANNEL_OPTIONS)
         self.cache = cache_pb2_grpc.CacheServiceStub(self._channel)
         self.admin = admin_pb2_grpc.AdminServiceStub(self._channel)
         self.breaker = Breaker(time.monotonic)

@@ -4,6 +4,7 @@ import os
 import re
 import socket
 from pathlib import Path
+from urllib.parse import quote
 
 _UNIX = re.compile(r"unix:(?://(?=/))?(.+)")
 _TCP = re.compile(r"\[?([^\[\]/]+?)\]?:(\d{1,5})")
@@ -24,6 +25,12 @@ def check_target(target: str) -> None:
     """
     if not (_UNIX.fullmatch(target) or _TCP.fullmatch(target)):
         raise ValueError(f"target {target!r} is neither unix:/path/of/a/socket nor host:port")
+
+
+def channel_target(target: str) -> str:
+    """The target as gRPC names it: as a URI, in which some characters of a path stand for others."""
+    unix = _UNIX.fullmatch(target)
+    return f"unix:{quote(unix[1])}" if unix else target
 
 
 def is_listening(target: str) -> bool:

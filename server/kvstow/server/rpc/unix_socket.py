@@ -13,6 +13,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 MAX_PATH_BYTES = 107
 """What fits into a socket address, the closing zero left out."""
@@ -35,8 +36,8 @@ class SocketPath:
 
     @property
     def target(self) -> str:
-        """The path as gRPC names it."""
-        return f"unix:{self._path.absolute()}"
+        """The path as gRPC names it: as a URI, in which some characters stand for others."""
+        return f"unix:{quote(str(self._path.absolute()))}"
 
     def claim(self) -> None:
         """Take the path: lock it, and remove the socket that a killed daemon left.
