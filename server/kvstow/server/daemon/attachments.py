@@ -20,18 +20,14 @@ from kvstow.server.core.types import SessionId
 from kvstow.server.device.base import Device, DeviceError, Region, SharedMemoryHandle
 
 
-@dataclass(frozen=True, slots=True)
-class _Range:
+@dataclass(frozen=True, slots=True, order=True)
+class FileRange:
     """Bytes of a file, whatever name it was opened by."""
 
     device: int
     inode: int
     start: int
     end: int
-
-    def overlaps(self, other: "_Range") -> bool:
-        same = (self.device, self.inode) == (other.device, other.inode)
-        return same and self.start < other.end and other.start < self.end
 
 
 @dataclass(slots=True, eq=False)
@@ -46,7 +42,7 @@ class MappedMemory:
 
     regions: Sequence[Region]
     groups: tuple[GroupMemory, ...]
-    ranges: Sequence[_Range]
+    ranges: Sequence[FileRange]
 
 
 @dataclass(slots=True, eq=False)
@@ -107,20 +103,17 @@ class Attachments:
         Raises:
             RegionInvalid: one has.
         """
-        for other in self._attached.get(session, {}).values():
-            if other.rank == rank:
-                continue
-            for number, mine in enumerate(memory.ranges):
-                for other_number, theirs in enumerate(other.memory.ranges):
-                    if mine.overlaps(theirs):
-                        raise RegionInvalid(
-                            f"region {number} of rank {rank} shares bytes with region {other_number} of rank"
-                            f" {other.rank}",
-                            rank=rank,
-                            region=number,
-                            other_rank=other.rank,
-                            other_region=other_number,
-                        )
+        ranks = {found.rank: found.memory.ranges for found in self.of(session).values()}
+        shared = _first_shared({**ranks, rank: memory.ranges}, rank)
+        if shared is not None:
+            region, other_rank, other_region = shared
+            raise RegionInvalid(
+                f"region {region} of rank {rank} shares bytes with region {other_region} of rank {other_rank}",
+                rank=rank,
+                region=region,
+                other_rank=other_rank,
+                other_region=other_region,
+            )
 
     def enter(self, session: SessionId, rank: int, memory: MappedMemory) -> None:
         """The rank has attached."""
@@ -190,10 +183,33 @@ class Attachments:
             raise RegionInvalid(f"region {number}: {error}", region=number) from error
 
 
-def _range(number: int, handle: SharedMemoryHandle) -> _Range:
+def _range(number: int, handle: SharedMemoryHandle) -> FileRange:
     try:
         found = os.stat(handle.path)
     except OSError as error:
         raise RegionInvalid(f"region {number}: {handle.path}: {error.strerror}") from error
     start = handle.offset_bytes
-    return _Range(found.st_dev, found.st_ino, start, start + handle.size_bytes)
+    return FileRange(found.st_dev, found.st_ino, start, start + handle.size_bytes)
+
+
+def _first_shared(
+    ranks: Mapping[int, Sequence[FileRange]], rank: int
+) -> tuple[int, int, int] | None:
+    """Find bytes that a rank has in common with another; None if there are none.
+
+    Walks all ranges by their start. One that begins before the furthest end so far, of the rank or of all others, shares
+    bytes with the range that reaches so far.
+
+    Returns:
+        Number of the rank's range, the other rank, and number of the other's range.
+    """
+    everything = sorted((found, who, at) for who in ranks for at, found in enumerate(ranks[who]))
+    furthest: dict[tuple[int, int, bool], tuple[int, int, int]] = {}
+    for found, who, at in everything:
+        mine = who == rank
+        end, other, other_at = furthest.get((found.device, found.inode, not mine), (0, 0, 0))
+        if found.start < end:
+            return (at, other, other_at) if mine else (other_at, who, at)
+        side = (found.device, found.inode, mine)
+        furthest[side] = max(furthest.get(side, (0, 0, 0)), (found.end, who, at))
+    return None

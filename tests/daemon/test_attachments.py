@@ -1,0 +1,46 @@
+"""Ranks that share bytes are found, whatever else they have attached."""
+
+from collections.abc import Sequence
+from unittest import mock
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvstow.server.core.errors import RegionInvalid
+from kvstow.server.core.types import SessionId
+from kvstow.server.daemon.attachments import Attachments, FileRange, MappedMemory
+from kvstow.server.device.base import Device
+
+SESSION = SessionId(1)
+ranges = st.builds(
+    lambda inode, start, size: FileRange(1, inode, start, start + size),
+    st.integers(1, 2),
+    st.integers(0, 20),
+    st.integers(1, 6),
+)
+
+
+def share(one: FileRange, other: FileRange) -> bool:
+    return one.inode == other.inode and one.start < other.end and other.start < one.end
+
+
+def memory(found: Sequence[FileRange]) -> MappedMemory:
+    return MappedMemory((), (), found)
+
+
+@given(st.lists(st.lists(ranges, max_size=3), max_size=3), st.lists(ranges, max_size=3))
+def test_a_rank_is_refused_if_and_only_if_it_shares_bytes_with_another(
+    others: list[list[FileRange]], mine: list[FileRange]
+) -> None:
+    attachments = Attachments(mock.create_autospec(Device))
+    for rank, found in enumerate(others):
+        attachments.enter(SESSION, rank, memory(found))
+    shared = any(share(a, b) for found in others for a in found for b in mine)
+    try:
+        attachments.check_apart(SESSION, len(others), memory(mine))
+    except RegionInvalid as refused:
+        facts = {name: int(value) for name, value in refused.facts.items()}
+        assert facts["rank"] == len(others)
+        assert share(mine[facts["region"]], others[facts["other_rank"]][facts["other_region"]])
+    else:
+        assert not shared
