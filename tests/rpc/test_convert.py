@@ -25,7 +25,8 @@ from kvstow.server.device.base import SharedMemoryHandle
 from kvstow.server.rpc import convert, replies
 from kvstow.v1 import cache_pb2, identity_pb2, transfer_pb2
 
-names = st.text(min_size=1, max_size=20)
+texts = st.text(st.characters(exclude_categories=("C", "Z"), include_characters=" "), max_size=20)
+names = texts.filter(bool)
 groups = st.builds(
     Group,
     segment_bytes=st.lists(st.integers(1, 2**40), min_size=1, max_size=4).map(tuple),
@@ -36,14 +37,14 @@ layouts = st.builds(
     dtype=names,
     block_tokens=st.integers(1, 2**32 - 1),
     world_size=st.integers(1, convert.MAX_WORLD_SIZE),
-    order=st.text(max_size=20),
+    order=texts,
     groups=st.lists(groups, min_size=1, max_size=4).map(tuple),
 )
 identities = st.builds(
     Identity,
-    tenant=st.text(max_size=20),
+    tenant=texts,
     model=names,
-    weights_version=st.text(max_size=20),
+    weights_version=texts,
     layout=layouts,
     key_scheme=st.builds(
         KeyScheme,
@@ -113,6 +114,14 @@ def test_a_broken_key_is_refused(length: int) -> None:
         convert.group_keys([cache_pb2.GroupKeys(keys=bytes(length))], 32)
 
 
+def test_a_request_names_no_more_groups_than_a_layout_can_have() -> None:
+    count = convert.MAX_GROUPS + 1
+    with pytest.raises(InvalidRequest, match=f"number of groups is {count}"):
+        convert.group_keys([cache_pb2.GroupKeys()] * count, 32)
+    with pytest.raises(InvalidRequest, match=f"number of groups is {count}"):
+        convert.group_blocks([cache_pb2.GroupBlocks()] * count, 32)
+
+
 def test_memory_takes_the_length_of_segments_from_the_layout() -> None:
     assert convert.rank_memory(good_memory(), LAYOUT) == RankMemory(
         handles=(SharedMemoryHandle("/dev/shm/kv", 64, 4096),),
@@ -170,6 +179,8 @@ def clear(field: str) -> Callable[[Message], None]:
         (clear("layout"), "layout.dtype is missing"),
         (clear("key_scheme"), "key_scheme.hash_name is missing"),
         (lambda m: setattr(m, "model", "m" * 1025), "identity.model has more than 1024"),
+        (lambda m: setattr(m, "model", "a\nb"), "identity.model has characters that cannot be"),
+        (lambda m: setattr(m, "tenant", "\x1b[2J"), "identity.tenant has characters that cannot"),
         (lambda m: setattr(m.layout, "block_tokens", 0), "layout.block_tokens is 0"),
         (lambda m: setattr(m.layout, "world_size", 0), "layout.world_size is 0"),
         (lambda m: setattr(m.layout, "world_size", 4_000_000_000), "layout.world_size is 4000"),
@@ -206,8 +217,12 @@ def first_segment(message: cache_pb2.AttachMemoryRequest) -> cache_pb2.Segment:
     ("spoil", "complaint"),
     [
         (clear("groups"), "0 groups of memory, the layout has 2"),
-        (clear("regions"), "regions are missing"),
+        (clear("regions"), "number of regions is 0"),
         (lambda m: m.regions.add(), "region 1 has no handle"),
+        (
+            lambda m: m.regions.extend([m.regions[0]] * convert.MAX_REGIONS),
+            f"number of regions is {convert.MAX_REGIONS + 1}",
+        ),
         (lambda m: setattr(first_region(m), "path", "dev/shm/kv"), "region 0 is not absolute"),
         (lambda m: setattr(first_region(m), "path", "/dev/\0"), "region 0 is not absolute"),
         (lambda m: setattr(first_region(m), "size_bytes", 0), "regions.size_bytes is 0"),

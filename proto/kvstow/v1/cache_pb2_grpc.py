@@ -35,7 +35,7 @@ class CacheServiceStub(object):
     Conventions that hold for every call:
 
     * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
-    have at most 1,024 characters.
+    have at most 1,024 characters, all of which can be printed: no line breaks, no control characters.
     * Session, space and lease ids are the daemon's and are never reused by a daemon process; 0 stands for none. Session
     ids begin at a random number, so that those of another process are hardly ever valid. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
@@ -141,7 +141,7 @@ class CacheServiceServicer(object):
     Conventions that hold for every call:
 
     * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
-    have at most 1,024 characters.
+    have at most 1,024 characters, all of which can be printed: no line breaks, no control characters.
     * Session, space and lease ids are the daemon's and are never reused by a daemon process; 0 stands for none. Session
     ids begin at a random number, so that those of another process are hardly ever valid. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.
@@ -480,7 +480,7 @@ class CacheService(object):
     Conventions that hold for every call:
 
     * Times are relative, in seconds, finite and not negative; no clock is shared. Sizes are bytes, below 2^63. Texts
-    have at most 1,024 characters.
+    have at most 1,024 characters, all of which can be printed: no line breaks, no control characters.
     * Session, space and lease ids are the daemon's and are never reused by a daemon process; 0 stands for none. Session
     ids begin at a random number, so that those of another process are hardly ever valid. Transfer ids are the client's.
     * Keys of one group travel packed: n keys are n * key_bytes bytes.

@@ -33,6 +33,9 @@ MAX_TEXT = 1024
 MAX_WORLD_SIZE = 1024
 MAX_GROUPS = 64
 MAX_SEGMENTS = 4096
+MAX_REGIONS = 4096
+"""Each is mapped, and the kernel gives a process some 65,000 mappings for everything."""
+
 MAX_KEY_BYTES = 64
 MAX_FINGERPRINT_BYTES = 64
 MAX_BYTES = 2**63 - 1
@@ -82,8 +85,7 @@ def rank_memory(
             f"{len(request.groups)} groups of memory, the layout has {len(layout.groups)}",
             field="groups",
         )
-    if not request.regions:
-        raise InvalidRequest("regions are missing", field="regions")
+    _between(len(request.regions), 1, MAX_REGIONS, "number of regions")
     handles = tuple(_handle(region, at) for at, region in enumerate(request.regions))
     groups = zip(request.groups, layout.groups, strict=True)
     return RankMemory(
@@ -94,11 +96,13 @@ def rank_memory(
 
 def group_keys(groups: Sequence[cache_pb2.GroupKeys], key_bytes: int) -> list[GroupKeys]:
     """The keys of a lookup, unpacked."""
+    _between(len(groups), 0, MAX_GROUPS, "number of groups")
     return [GroupKeys(group.group, _unpack(group.keys, key_bytes)) for group in groups]
 
 
 def group_blocks(groups: Sequence[cache_pb2.GroupBlocks], key_bytes: int) -> list[GroupBlocks]:
     """The blocks of a transfer, keys unpacked."""
+    _between(len(groups), 0, MAX_GROUPS, "number of groups")
     return [
         GroupBlocks(group.group, _unpack(group.keys, key_bytes), list(group.blocks))
         for group in groups
@@ -134,9 +138,11 @@ def transfer(number: int) -> TransferId:
 
 
 def text(value: str, field: str) -> str:
-    """A text of bounded length, for names that are kept, logged and listed."""
+    """A text of bounded length that can be printed, for names that are kept, logged and listed."""
     if len(value) > MAX_TEXT:
         raise InvalidRequest(f"{field} has more than {MAX_TEXT} characters", field=field)
+    if not value.isprintable():
+        raise InvalidRequest(f"{field} has characters that cannot be printed", field=field)
     return value
 
 
