@@ -190,6 +190,19 @@ def test_a_rank_attached_to_a_session_that_has_just_ended_is_attached_to_the_nex
     assert double.requests["AttachMemory"].session_id == double.session_id > 1
 
 
+def test_why_a_session_cannot_be_opened_is_said_once(
+    double: Double, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    double.refusals["OpenSession"] = errors.TooManySessions("64 sessions, the limit")
+    double.stage.end_stream(LOST)
+    wait_for(lambda: double.calls["OpenSession"] >= 4, "several attempts")
+    del double.refusals["OpenSession"]
+    wait_for(lambda: session.counters().reopened == 1, "the session to be open again")
+    said = [record for record in caplog.records if "cannot be opened" in record.message]
+    assert [record.levelname for record in said] == ["WARNING"]
+    assert "TOO_MANY_SESSIONS: 64 sessions, the limit" in said[0].message
+
+
 def test_a_reset_that_breaks_off_is_owed_and_made_before_anything_is_asked(
     double: Double, session: Session
 ) -> None:

@@ -56,6 +56,7 @@ class Upkeep:
         self._stream: EventStream | None = None
         self._cursor = Cursor()
         self._unsettled: Ticket | None = None
+        self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="kvstow-session", daemon=True)
         standing.when_lost = lambda ticket: self._cancel_stream()
 
@@ -119,8 +120,11 @@ class Upkeep:
         try:
             self._open()
         except KvstowError as error:
-            _log.info("the session cannot be opened: %s", error)
+            if str(error) != self._trouble:  # said once, not with every attempt
+                self._trouble = str(error)
+                _log.warning("the session cannot be opened: %s", error)
             return False
+        self._trouble = ""
         self._tally.add(reopened=1)
         _log.info("the session is open again: %s", self._standing.ticket)
         call_back(self._on_reopen)
