@@ -69,6 +69,21 @@ def test_a_daemon_that_is_stopped_is_a_miss_and_leaks_nothing(
     assert session.counters().reopened == 0
 
 
+@pytest.mark.soak
+def test_a_daemon_that_is_stopped_for_long_is_away_and_the_session_goes_on_when_it_does(
+    daemon: Kvstowd, engine: ClientEngine
+) -> None:
+    """It neither answers nor closes: only pings tell, also an engine that asks nothing."""
+    engine.store([1, 2], [0, 1])
+    before = engine.session.ticket
+    with stopped(daemon):
+        wait_for(lambda: engine.session.state is SessionState.AWAY, "the lost stream")
+        assert engine.lookup([1, 2]).missed_because == "away"
+    engine.wait_open()
+    assert engine.session.ticket == before
+    engine.load([1, 2], [3, 4])
+
+
 def test_a_store_sent_to_a_stopped_daemon_is_done_when_it_goes_on(
     daemon: Kvstowd, engine: ClientEngine
 ) -> None:
