@@ -1,6 +1,9 @@
 """The client an engine imports: gRPC and protobuf only, never server code.
 
-docs/client.md shows how to use it.
+docs/client.md shows how to use it. To read it, begin with `session`, what an engine calls, and `standing`, what a
+session believes. `lookups`, `transfers`, `resets` and `ranks` do what is asked, on the caller's thread, over `calls`
+and `breaker`. `upkeep` is the session's own thread: it opens the session (`opener`), hears its `stream` and acts on
+`events`.
 """
 
 from kvstow.v1.cache_pb2 import (

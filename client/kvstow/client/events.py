@@ -32,8 +32,8 @@ class Callbacks:
 
     Attributes:
         on_event: called with each event that is no terminal report.
-        on_reopen: called when the session was lost and is open again, before anything is asked in
-            it: forget what was believed stored, and tell ranks in other processes the new ticket.
+        on_reopen: called when the session was lost and is open again, or is open at last, before
+            anything is asked in it: forget what was believed stored, and tell ranks in other processes the new ticket.
     """
 
     on_event: Callable[[SessionEvent], object] = lambda event: None

@@ -69,6 +69,7 @@ class Transfer:
         statuses: of a store, once the daemon has answered: for each block offered, over all
             groups in the order given, "A" accepted, "S" stored already, "W" being stored already,
             "N" no space, "D" not admitted by the policy. Empty for a load.
+        unwanted: it was cancelled; it ends all the same.
     """
 
     def __init__(self, number: int = 0) -> None:
