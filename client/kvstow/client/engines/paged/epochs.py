@@ -5,14 +5,38 @@ which they were handed out to be written, and are stored in that epoch only. A r
 ends none: what the engine has computed is as good as before, and is stored again.
 """
 
+from collections import deque
+
+from kvstow.client.events import SessionEvent
 from kvstow.client.standing import Generation, Ticket
+from kvstow.v1 import cache_pb2
 
 FIRST_GENERATION = 1
 """What a new space's generation is: nobody has reset it yet."""
 
 
+class HeardResets:
+    """Keeps what the session hears of resets until the engine's next step; for any thread."""
+
+    def __init__(self) -> None:
+        self._generations: deque[int] = deque()
+
+    def hear(self, event: SessionEvent) -> None:
+        """A session's `Callbacks.on_event`."""
+        if isinstance(event, cache_pb2.SpaceReset):
+            self._generations.append(event.generation)
+
+    def take(self) -> list[int]:
+        """The generations that resets have led to since the last call."""
+        return [self._generations.popleft() for _ in range(len(self._generations))]
+
+
 class Epochs:
     """The epochs as one engine sees them.
+
+    Args:
+        heard: what its session hears; without it, a reset that is followed by a restart of the
+            daemon before the engine's next step would go unseen.
 
     Attributes:
         current: rises by one with each; begins at 1.
@@ -21,7 +45,8 @@ class Epochs:
         openings: how often another opening of the session was seen.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, heard: HeardResets) -> None:
+        self._heard = heard
         self.current = 1
         self.generation = Generation(0, FIRST_GENERATION)
         self.openings = 0
@@ -38,6 +63,8 @@ class Epochs:
 
     def observe(self, ticket: Ticket | None, generation: Generation) -> None:
         """What the session believes now; called with every step."""
+        if any(number > self.generation.number for number in self._heard.take()):
+            self.current += 1
         if ticket is None:
             return
         expected = self.generation.number

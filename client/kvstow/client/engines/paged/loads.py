@@ -87,7 +87,9 @@ class Loads:
         for load in self._waiting + self._running:
             if load.tracked is tracked:
                 load.wanted = False
-                if load.transfer is not None:
+                if load.transfer is None:
+                    self._session.release(tracked.request.request_id)
+                else:
                     self._session.cancel(load.transfer)
 
     def send(self, overwritten: Collection[int]) -> None:
@@ -148,7 +150,6 @@ class Loads:
             for key in keys:
                 if self._keys.get(key) is load:
                     del self._keys[key]
-        tracked.loading = False
         if failed and load.wanted:
             tracked.bypassed = True
             self.failed_count += 1

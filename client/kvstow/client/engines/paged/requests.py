@@ -62,7 +62,7 @@ class Tracked:
         promise: what is held for it.
         loading: a load for it has not been reported yet; its computed tokens are not computed.
         bypassed: a load for it failed, so it reads nothing any more.
-        admitted: it has blocks, or has had some.
+        step: the step in which it got its blocks; 0 before.
         scanned: for each group, up to which block it was looked through for blocks to offer.
         scan: the round of looking through in which that was.
         declined: keys of it that the daemon's admission policy did not take.
@@ -72,14 +72,20 @@ class Tracked:
     promise: Promise | None = None
     loading: bool = False
     bypassed: bool = False
-    admitted: bool = False
+    step: int = 0
     scanned: dict[int, int] = field(default_factory=dict)
     scan: int = 0
     declined: set[bytes] = field(default_factory=set)
 
-    @property
-    def computed_tokens(self) -> int:
-        """Tokens whose KV is computed for sure: no placeholders, no drafts, nothing in flight."""
-        if self.loading or not self.admitted:
+    def computed_tokens(self, heard_step: int) -> int:
+        """Tokens whose KV is computed for sure: no placeholders, no drafts, nothing in flight.
+
+        What a request shares with others from its beginning may be computed in the step in which
+        it begins, by one of them.
+
+        Args:
+            heard_step: the last step that has ended.
+        """
+        if self.loading or not 0 < self.step <= heard_step:
             return 0
         return max(0, self.request.num_computed_tokens - self.request.num_in_flight_tokens)

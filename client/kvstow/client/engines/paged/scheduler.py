@@ -20,7 +20,7 @@ from kvstow.client.errors import Unreachable
 
 from .blocks import EngineBlocks
 from .board import Board
-from .epochs import Epochs
+from .epochs import Epochs, HeardResets
 from .finder import Finder
 from .loads import Load, Loads
 from .presence import Presence
@@ -75,17 +75,21 @@ class SchedulerHalf:
 
     Args:
         session: opened with an identity that fits the engine's shape.
+        heard: gets the events of that session.
         clock: seconds, rising.
-
-    Attributes:
-        stored: what was stored since it was emptied last; filled only if `keeps_stored`.
     """
 
-    def __init__(self, session: CacheSession, engine: Engine, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        session: CacheSession,
+        heard: HeardResets,
+        engine: Engine,
+        clock: Callable[[], float],
+    ) -> None:
         self._session = session
         self._engine = engine
         self._board = Board()
-        self._epochs = Epochs()
+        self._epochs = Epochs(heard)
         self._blocks = EngineBlocks(engine.shape.block_count)
         self._presence = Presence(session, engine.world_size, clock)
         self._loads = Loads(session, self._blocks, clock)
@@ -96,6 +100,8 @@ class SchedulerHalf:
         self._requests: dict[str, Tracked] = {}
         self._destinations: list[int] = []
         self._openings = 0
+        self._last_step = 0
+        self._heard_step = 0
 
     def add(self, request: EngineRequest) -> None:
         """A request has arrived."""
@@ -119,16 +125,18 @@ class SchedulerHalf:
             loaded_tokens: how many of the tokens that were found are to be loaded.
         """
         tracked = self._tracked(request)
-        tracked.admitted = True
+        tracked.step = self._last_step + 1
         tracked.scanned.clear()
         if loaded_tokens:
             self._loads.add(self._load(tracked, tables, loaded_tokens))
             tracked.promise = None
         else:
+            tracked.loading = False  # the engine knows by now what of it failed
             self._finder.release(tracked)
 
     def step(self, written: Written) -> Step:
         """Everything for one step."""
+        self._last_step += 1
         self._observe()
         self._settle()
         self._collect()
@@ -145,7 +153,8 @@ class SchedulerHalf:
         )
 
     def hear(self, report: Report | None) -> None:
-        """A step's output is there: what it computed is computed."""
+        """The output of the oldest step under way is there; called once for each."""
+        self._heard_step += 1
         if report is not None:
             self._presence.hear(report)
         self._observe()
@@ -237,7 +246,7 @@ class SchedulerHalf:
     def _ready(self, tracked: Tracked, group: int) -> int:
         """How many blocks of the request are full, computed and have a key."""
         shape, request = self._engine.shape, tracked.request
-        tokens = tracked.computed_tokens
+        tokens = tracked.computed_tokens(self._heard_step)
         if self._engine.prompt_only:
             tokens = min(tokens, request.num_prompt_tokens)
         tokens = min(tokens, len(request.block_hashes) * shape.hash_tokens)

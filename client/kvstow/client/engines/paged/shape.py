@@ -80,20 +80,21 @@ class Shape:
                 for number, group in enumerate(self.groups)
                 if group.window_tokens
             ]
-            if not any(gaps):
+            reached = min(gaps, default=end)
+            if reached == end:
                 return end
-            end = self._aligned(min(gap for gap in gaps if gap))
+            end = self._aligned(reached)
         return start
 
     def _gap(self, number: int, start: int, end: int, states: str) -> int:
-        """Where a hit must end at the latest because a block of the window is missing; 0: no gap."""
+        """Where a hit ends at the latest because a block of the window is missing, or `end`."""
         group = self.groups[number]
         base = start // group.block_tokens
         first = max(group.first_needed(end), base)
         for block in range(end // group.block_tokens - 1, first - 1, -1):
             if states[block - base] != READY:
                 return block * group.block_tokens
-        return 0
+        return end
 
     def _aligned(self, tokens: int) -> int:
         return tokens - tokens % self.align_tokens

@@ -11,7 +11,8 @@ from vllm.v1.core.kv_cache_utils import get_block_hash, get_group_id
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.kv_cache_interface import KVCacheConfig
 
-from kvstow.client import Client
+from kvstow.client import Callbacks, Client
+from kvstow.client.engines.paged.epochs import HeardResets
 from kvstow.client.engines.paged.options import Options
 from kvstow.client.engines.paged.scheduler import Engine, SchedulerHalf
 from kvstow.client.engines.paged.steps import Step
@@ -45,9 +46,11 @@ class EngineScheduler:
         self._manager: KVCacheManager | None = None
         self._lazy_blocks = options.lazy_blocks or self._step_blocks(config)
         self._client = Client(options.target, options.budgets)
+        heard = HeardResets()
         session = self._client.open(
             identity_of(config, cache, options),
             engine_name(options, transfer.engine_id),
+            callbacks=Callbacks(on_event=heard.hear),
             must_connect=False,
         )
         engine = Engine(
@@ -57,7 +60,7 @@ class EngineScheduler:
             prompt_only=options.offload_prompt_only,
             evictable=self._evictable if options.is_lazy else None,
         )
-        self.half = SchedulerHalf(session, engine, time.monotonic)
+        self.half = SchedulerHalf(session, heard, engine, time.monotonic)
 
     def bind(self, manager: KVCacheManager) -> None:
         """vLLM has made its block tables."""
