@@ -8,29 +8,30 @@ from hypothesis import strategies as st
 
 from kvstow.server.core.errors import RegionInvalid
 from kvstow.server.core.types import SessionId
-from kvstow.server.daemon.attachments import Attachments, FileRange, MappedMemory
-from kvstow.server.device.base import Device
+from kvstow.server.daemon.attachments import Attachments, MappedMemory
+from kvstow.server.device.base import Device, Origin
+from kvstow.server.device.host import HostRegion
 
 SESSION = SessionId(1)
-ranges = st.builds(
-    lambda inode, start, size: FileRange(1, inode, start, start + size),
+origins = st.builds(
+    lambda inode, start, size: Origin((1, inode), start, start + size),
     st.integers(1, 2),
     st.integers(0, 20),
     st.integers(1, 6),
 )
 
 
-def share(one: FileRange, other: FileRange) -> bool:
-    return one.inode == other.inode and one.start < other.end and other.start < one.end
+def share(one: Origin, other: Origin) -> bool:
+    return one.memory == other.memory and one.start < other.end and other.start < one.end
 
 
-def memory(found: Sequence[FileRange]) -> MappedMemory:
-    return MappedMemory((), (), found)
+def memory(found: Sequence[Origin]) -> MappedMemory:
+    return MappedMemory([HostRegion(part.end - part.start, part) for part in found], ())
 
 
-@given(st.lists(st.lists(ranges, max_size=3), max_size=3), st.lists(ranges, max_size=3))
+@given(st.lists(st.lists(origins, max_size=3), max_size=3), st.lists(origins, max_size=3))
 def test_a_rank_is_refused_if_and_only_if_it_shares_bytes_with_another(
-    others: list[list[FileRange]], mine: list[FileRange]
+    others: list[list[Origin]], mine: list[Origin]
 ) -> None:
     attachments = Attachments(mock.create_autospec(Device))
     for rank, found in enumerate(others):

@@ -8,7 +8,6 @@ attachment is closed after its last copy and only then, also when its rank has d
                              end of session    copy has ended     timer thread
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,17 +16,7 @@ from kvstow.server.core.errors import BooksError, RegionInvalid
 from kvstow.server.core.requests import GroupMemory, RankMemory
 from kvstow.server.core.spans import check_segments
 from kvstow.server.core.types import SessionId
-from kvstow.server.device.base import Device, DeviceError, Region, SharedMemoryHandle
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class FileRange:
-    """Bytes of a file, whatever name it was opened by."""
-
-    device: int
-    inode: int
-    start: int
-    end: int
+from kvstow.server.device.base import Device, DeviceError, Origin, Region, SharedMemoryHandle
 
 
 @dataclass(slots=True, eq=False)
@@ -37,12 +26,15 @@ class MappedMemory:
     Args:
         regions: as `Segment.region` indexes them.
         groups: where the blocks lie.
-        ranges: which bytes of which files they are.
     """
 
     regions: Sequence[Region]
     groups: tuple[GroupMemory, ...]
-    ranges: Sequence[FileRange]
+
+    @property
+    def origins(self) -> Sequence[Origin]:
+        """Which bytes the regions are."""
+        return [region.origin for region in self.regions]
 
 
 @dataclass(slots=True, eq=False)
@@ -87,11 +79,9 @@ class Attachments:
             check_segments(group.segments, sizes, group.block_count)
         regions: list[Region] = []
         try:
-            ranges = []
             for number, handle in enumerate(memory.handles):
                 regions.append(self._open(number, handle))
-                ranges.append(_range(number, handle))
-            yield MappedMemory(regions, memory.groups, ranges)
+            yield MappedMemory(regions, memory.groups)
         except BaseException:
             for region in regions:
                 self.device.close_region(region)
@@ -103,8 +93,8 @@ class Attachments:
         Raises:
             RegionInvalid: one has.
         """
-        ranks = {found.rank: found.memory.ranges for found in self.of(session).values()}
-        shared = _first_shared({**ranks, rank: memory.ranges}, rank)
+        ranks = {found.rank: found.memory.origins for found in self.of(session).values()}
+        shared = _first_shared({**ranks, rank: memory.origins}, rank)
         if shared is not None:
             region, other_rank, other_region = shared
             raise RegionInvalid(
@@ -183,33 +173,22 @@ class Attachments:
             raise RegionInvalid(f"region {number}: {error}", region=number) from error
 
 
-def _range(number: int, handle: SharedMemoryHandle) -> FileRange:
-    try:
-        found = os.stat(handle.path)
-    except OSError as error:
-        raise RegionInvalid(f"region {number}: {handle.path}: {error.strerror}") from error
-    start = handle.offset_bytes
-    return FileRange(found.st_dev, found.st_ino, start, start + handle.size_bytes)
-
-
-def _first_shared(
-    ranks: Mapping[int, Sequence[FileRange]], rank: int
-) -> tuple[int, int, int] | None:
+def _first_shared(ranks: Mapping[int, Sequence[Origin]], rank: int) -> tuple[int, int, int] | None:
     """Find bytes that a rank has in common with another; None if there are none.
 
-    Walks all ranges by their start. One that begins before the furthest end so far, of the rank or of all others, shares
-    bytes with the range that reaches so far.
+    Walks all regions by their start. One that begins before the furthest end so far, of the rank or of all others, shares
+    bytes with the region that reaches so far.
 
     Returns:
-        Number of the rank's range, the other rank, and number of the other's range.
+        Number of the rank's region, the other rank, and number of the other's region.
     """
     everything = sorted((found, who, at) for who in ranks for at, found in enumerate(ranks[who]))
-    furthest: dict[tuple[int, int, bool], tuple[int, int, int]] = {}
+    furthest: dict[tuple[tuple[int, ...], bool], tuple[int, int, int]] = {}
     for found, who, at in everything:
         mine = who == rank
-        end, other, other_at = furthest.get((found.device, found.inode, not mine), (0, 0, 0))
+        end, other, other_at = furthest.get((found.memory, not mine), (0, 0, 0))
         if found.start < end:
             return (at, other, other_at) if mine else (other_at, who, at)
-        side = (found.device, found.inode, mine)
+        side = (found.memory, mine)
         furthest[side] = max(furthest.get(side, (0, 0, 0)), (found.end, who, at))
     return None

@@ -40,12 +40,31 @@ class SharedMemoryHandle:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Origin:
+    """Bytes of some memory, by whatever handle it was opened; sorted, those of one memory stand together, by their start.
+
+    Args:
+        memory: numbers that tell this memory from all other memory of the device.
+        start, end: from which byte of it to before which.
+    """
+
+    memory: tuple[int, ...]
+    start: int
+    end: int
+
+
 class Region(Protocol):
     """Opened engine memory; closing is the device's business and happens after its last copy."""
 
     @property
     def size_bytes(self) -> int:
         """Length of the region."""
+        ...
+
+    @property
+    def origin(self) -> "Origin":
+        """Which bytes these are: regions that were opened by different handles may share some."""
         ...
 
 

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 import numpy.typing as npt
 
-from .base import DeviceError, SharedMemoryHandle
+from .base import DeviceError, Origin, SharedMemoryHandle
 
 MEMORY_FILE_SYSTEMS = "tmpfs, hugetlbfs or ramfs"
 _MAGIC_NUMBERS = {0x01021994, 0x958458F6, 0x858458F6}
@@ -93,17 +93,16 @@ def lies_in_memory(descriptor: int) -> bool:
     Raises:
         OSError: the kernel does not say.
     """
-    found = ctypes.create_string_buffer(
-        256
-    )  # struct statfs has at most 120 bytes; f_type is its first long
+    # struct statfs has at most 120 bytes; f_type is its first long.
+    found = ctypes.create_string_buffer(256)
     if _libc.fstatfs(descriptor, found) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     kind = int.from_bytes(found.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
     return kind & 0xFFFFFFFF in _MAGIC_NUMBERS
 
 
-def map_file(handle: SharedMemoryHandle) -> npt.NDArray[np.uint8]:
-    """Map the region that a handle names; it stays mapped while the array lives.
+def map_file(handle: SharedMemoryHandle) -> tuple[npt.NDArray[np.uint8], Origin]:
+    """Map the region that a handle names, and say which bytes it is; it stays mapped while the array lives.
 
     Raises:
         DeviceError: there is no such file, it is shorter than the region, or it is not one that may be mapped.
@@ -117,9 +116,11 @@ def map_file(handle: SharedMemoryHandle) -> npt.NDArray[np.uint8]:
     try:
         descriptor = _open_file(handle.path)
         try:
-            size = os.fstat(descriptor).st_size
-            if size < end:
-                raise DeviceError(f"{handle.path} has {size} bytes, the region ends at {end}")
+            found = os.fstat(descriptor)
+            if found.st_size < end:
+                raise DeviceError(
+                    f"{handle.path} has {found.st_size} bytes, the region ends at {end}"
+                )
             # The whole file, because offsets into huge pages are restricted. It costs address space only.
             view = map_shared(descriptor)[start:end]
         finally:
@@ -128,7 +129,7 @@ def map_file(handle: SharedMemoryHandle) -> npt.NDArray[np.uint8]:
         raise DeviceError(f"cannot map {handle.path}: {error.strerror}") from error
     if view.size < handle.size_bytes:
         raise DeviceError(f"{handle.path} became shorter while it was mapped")
-    return view
+    return view, Origin((found.st_dev, found.st_ino), start, end)
 
 
 def _open_file(path: str) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 
 from kvstow.server.core.spans import Spans
 
-from .base import Copy, DeviceError, Direction, Region, SharedMemoryHandle
+from .base import Copy, DeviceError, Direction, Origin, Region, SharedMemoryHandle
 from .files import map_file
 from .kernel import CopyKernel, Memory, Regions, load_kernel
 from .pool import HostPool
@@ -33,9 +33,15 @@ GONE = "its memory is gone: the engine's file was truncated"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HostRegion:
-    """Engine memory that was mapped; the device keeps the mapping."""
+    """Engine memory that was mapped; the device keeps the mapping.
+
+    Args:
+        size_bytes: length of the region.
+        origin: which bytes of which file it is.
+    """
 
     size_bytes: int
+    origin: Origin
 
 
 class HostDevice:
@@ -71,10 +77,10 @@ class HostDevice:
 
     def open_region(self, handle: SharedMemoryHandle) -> Region:
         """See `Device.open_region`."""
-        region = HostRegion(handle.size_bytes)
-        memory = Memory.of(map_file(handle))
+        view, origin = map_file(handle)
+        region = HostRegion(handle.size_bytes, origin)
         with self._lock:
-            self._open[region] = memory
+            self._open[region] = Memory.of(view)
         return region
 
     def close_region(self, region: Region) -> None:
