@@ -3,8 +3,7 @@
 import queue
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,14 +137,6 @@ def metadata(call: object) -> dict[str, str | bytes]:
     """What came with the end of a call."""
     assert isinstance(call, grpc.Call)
     return dict(call.trailing_metadata())
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    """Look again and again until `condition` holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)
 
 
 def refused(call: grpc.RpcError) -> tuple[str, str, dict[str, str]]:

@@ -9,7 +9,8 @@ import grpc
 import pytest
 
 from kvstow.v1 import admin_pb2, cache_pb2, cache_pb2_grpc, debug_pb2, transfer_pb2
-from rpc.rig import PATIENCE_S, Engine, Served, config, metadata, served, wait_for
+from rpc.rig import PATIENCE_S, Engine, Served, config, metadata, served
+from support.waiting import wait_for
 
 DONE = transfer_pb2.TRANSFER_STATE_DONE
 
@@ -36,7 +37,7 @@ def test_the_daemon_sees_a_stream_go() -> None:
         stream = Engine(daemon).watch()
         assert streaming(daemon) == [True]
         stream.cancel()
-        wait_for(lambda: streaming(daemon) == [False])
+        wait_for(lambda: streaming(daemon) == [False], "the end of the stream")
 
 
 def test_the_daemon_sees_a_client_go() -> None:
@@ -47,7 +48,7 @@ def test_the_daemon_sees_a_client_go() -> None:
             stream = stub.Watch(cache_pb2.WatchRequest(session_id=engine.session_id))
             next(stream)
             assert streaming(daemon) == [True]
-        wait_for(lambda: streaming(daemon) == [False])
+        wait_for(lambda: streaming(daemon) == [False], "the end of the stream")
 
 
 FROZEN = """
@@ -74,7 +75,7 @@ def test_the_daemon_sees_a_client_stop() -> None:
             assert client.stdout.readline() == "watching\n"
             client.send_signal(signal.SIGSTOP)
             assert streaming(daemon) == [True]
-            wait_for(lambda: streaming(daemon) == [False])
+            wait_for(lambda: streaming(daemon) == [False], "the end of the stream")
             client.kill()
 
 
@@ -140,7 +141,7 @@ def hold_a_store(daemon: Served, engine: Engine) -> int:
     fault = debug_pb2.Fault(hold=debug_pb2.HoldCopy())
     number: int = daemon.debug.AddFault(debug_pb2.AddFaultRequest(fault=fault)).fault_id
     daemon.cache.Store(engine.store_request(1, [1]))
-    wait_for(lambda: held_count(daemon, number) == 1)
+    wait_for(lambda: held_count(daemon, number) == 1, "the held copy")
     return number
 
 
@@ -155,7 +156,7 @@ def test_calls_that_wait_leave_threads_for_the_others() -> None:
         fault_id = hold_a_store(daemon, engine)
         request = cache_pb2.ResetRequest(session_id=engine.session_id, wait_s=PATIENCE_S)
         waiting = [daemon.cache.Reset.future(request) for _ in range(2)]
-        wait_for(lambda: reset_count(daemon) == 2)
+        wait_for(lambda: reset_count(daemon) == 2, "both resets")
 
         at_once = [daemon.cache.Reset(request) for _ in range(8)]
         assert {(reply.abandoned_stores, reply.drained) for reply in at_once} == {(1, False)}

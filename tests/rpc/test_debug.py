@@ -7,7 +7,8 @@ import grpc
 import pytest
 
 from kvstow.v1 import admin_pb2, cache_pb2, debug_pb2, transfer_pb2
-from rpc.rig import Engine, Served, refused, served, wait_for
+from rpc.rig import Engine, Served, refused, served
+from support.waiting import wait_for
 
 STORE, LOAD = transfer_pb2.TRANSFER_KIND_STORE, transfer_pb2.TRANSFER_KIND_LOAD
 DONE, FAILED = transfer_pb2.TRANSFER_STATE_DONE, transfer_pb2.TRANSFER_STATE_FAILED
@@ -41,7 +42,7 @@ def test_a_held_store_runs_until_its_fault_is_released() -> None:
         engine.watch()
         fault = add(daemon, hold=debug_pb2.HoldCopy())
         daemon.cache.Store(engine.store_request(1, [1, 2]))
-        wait_for(lambda: held(daemon) == {fault: 1})
+        wait_for(lambda: held(daemon) == {fault: 1}, "the held copy")
         (transfer,) = transfers(daemon)
         assert (transfer.state, transfer.kind, transfer.block_count) == (RUNNING, STORE, 2)
         assert (transfer.session_id, transfer.transfer_id) == (engine.session_id, 1)
@@ -60,7 +61,7 @@ def test_a_held_store_stays_held_when_it_is_abandoned() -> None:
         engine.watch()
         fault = add(daemon, hold=debug_pb2.HoldCopy())
         daemon.cache.Store(engine.store_request(1, [1]))
-        wait_for(lambda: held(daemon) == {fault: 1})
+        wait_for(lambda: held(daemon) == {fault: 1}, "the held copy")
         reset = daemon.cache.Reset(cache_pb2.ResetRequest(session_id=engine.session_id))
         assert (reset.abandoned_stores, reset.drained) == (1, False)
         assert [found.abandoned for found in transfers(daemon)] == [True]

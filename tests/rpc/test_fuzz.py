@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from kvstow.v1 import admin_pb2, cache_pb2, transfer_pb2
 from rpc.refusals import ADMIN, CACHE
-from rpc.rig import Engine, Served, config, identity, refused, served, wait_for
+from rpc.rig import Engine, Served, config, identity, refused, served
 from rpc.test_every_refusal import CODE_NAMES, SERVICES, documented
+from support.waiting import wait_for
 
 LIMIT_S = 10.0
 EVERYWHERE = {"INVALID_REQUEST", "NO_SUCH_SESSION"}
@@ -58,7 +59,7 @@ def wait_until_quiet(daemon: Served) -> None:
             or any(lease.remaining_s < LIMIT_S for lease in leases)
         )
 
-    wait_for(quiet)
+    wait_for(quiet, "a daemon in which nothing changes by itself")
 
 
 def scalar(field_type: int) -> st.SearchStrategy[Any]:

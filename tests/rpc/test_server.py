@@ -16,7 +16,8 @@ from kvstow.server.daemon import Daemon
 from kvstow.server.rpc.server import DEVICE, LIVENESS, READINESS, RpcServer, ServerOptions
 from kvstow.server.rpc.unix_socket import SocketError
 from kvstow.v1 import cache_pb2, cache_pb2_grpc, debug_pb2
-from rpc.rig import PATIENCE_S, Engine, Served, metadata, refused, served, wait_for
+from rpc.rig import PATIENCE_S, Engine, Served, metadata, refused, served
+from support.waiting import wait_for
 
 BOOT_ID = "kvstow-boot-id"
 
@@ -85,7 +86,7 @@ def test_every_call_is_measured_with_its_code() -> None:
         daemon.cache.Lookup(engine.lookup_request([1]))
         with pytest.raises(grpc.RpcError):
             raw_method(daemon, "Nothing")(b"")
-        wait_for(lambda: len(daemon.observed) == 3)
+        wait_for(lambda: len(daemon.observed) == 3, "three measured calls")
         calls = {(method.rpartition("/")[2], code) for method, code, _ in daemon.observed}
         lookups = {("Lookup", "INVALID_ARGUMENT"), ("Lookup", "OK")}
         assert lookups < calls
