@@ -5,6 +5,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from kvstow.client import EngineMemory
 from kvstow.client.memory import DIRECTORY
 
@@ -24,6 +26,17 @@ def test_the_files_of_a_killed_engine_are_gone_with_the_next_one() -> None:
         assert not path.exists()
         assert memory.path.parent == DIRECTORY
     assert not memory.path.exists()
+
+
+def test_what_others_put_beside_it_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvstow.client.memory.DIRECTORY", tmp_path)
+    directory, link = tmp_path / "kvstow-memory-1", tmp_path / "kvstow-memory-2"
+    directory.mkdir()
+    link.symlink_to("/dev/null")
+    with EngineMemory(4096) as memory:
+        assert set(tmp_path.iterdir()) == {directory, link, memory.path}
 
 
 def test_closing_it_twice_closes_nothing_of_others() -> None:

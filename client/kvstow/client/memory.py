@@ -10,6 +10,7 @@ import fcntl
 import mmap
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from kvstow.v1 import cache_pb2
@@ -74,14 +75,12 @@ def _create_locked_file() -> tuple[Path, int]:
 def _unlink_abandoned_files() -> None:
     """Unlink the files of this user's processes that were killed: nobody holds their lock."""
     for path in DIRECTORY.glob(f"{_PREFIX}*"):
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except (FileNotFoundError, PermissionError):
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink(missing_ok=True)
-        except BlockingIOError:
-            pass  # its process lives
-        finally:
-            os.close(descriptor)
+        with suppress(
+            OSError
+        ):  # it is gone, somebody else's, no file at all, or its process lives
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
+            finally:
+                os.close(descriptor)
