@@ -172,6 +172,23 @@ def test_a_callback_that_raises_is_logged_and_stops_nothing(
     assert len([record for record in caplog.records if record.exc_info]) == 2
 
 
+def test_a_callback_cannot_close_its_session(
+    double: Double, open_session: Callable[..., Session]
+) -> None:
+    session = open_session(callbacks=Callbacks(on_event=lambda event: close()))
+    refused: list[str] = []
+
+    def close() -> None:
+        with pytest.raises(RuntimeError) as error:
+            session.close()
+        refused.append(str(error.value))
+
+    double.stage.tell(events.SpaceReset(2))
+    wait_for(lambda: refused, "the refusal")
+    assert refused == ["a callback must not close the session that called it"]
+    assert session.state is SessionState.OPEN
+
+
 def test_callbacks_run_on_the_session_s_thread_or_at_once(
     double: Double, session: Session
 ) -> None:

@@ -7,6 +7,7 @@ meant for, and an answer of another one is an error.
 May be used from any thread.
 """
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,10 +82,20 @@ class Calls:
 
     def __init__(self, target: str) -> None:
         self.target = target
+        self._process_id = os.getpid()
         self._channel = grpc.insecure_channel(channel_target(target), CHANNEL_OPTIONS)
         self.cache = cache_pb2_grpc.CacheServiceStub(self._channel)
         self.admin = admin_pb2_grpc.AdminServiceStub(self._channel)
         self.breaker = Breaker(time.monotonic)
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process was forked from the one that made the connection.
+
+        Both would write to one connection, and each take the other's answers for its own. So here
+        nothing is sent, and nothing is closed either.
+        """
+        return os.getpid() != self._process_id
 
     def ask(self, method: Any, request: Any, limit_s: float, boot_id: str = "") -> Any:
         """Call, and wait until the call has ended.
@@ -105,8 +116,10 @@ class Calls:
         """Send a call without waiting for it. It is cancelled when nothing refers to it any more.
 
         Raises:
-            Unreachable: the client is closed.
+            Unreachable: the client is closed, or another process's.
         """
+        if self.inherited:
+            raise Unreachable("the client belongs to the process that was forked")
         metadata = ((BOOT_ID_KEY, boot_id),) if boot_id else None
         try:
             call: PendingCall[Any] = method.future(request, timeout=limit_s, metadata=metadata)
@@ -144,7 +157,7 @@ class Calls:
 
     def admits(self) -> bool:
         """Whether the daemon is believed to answer; if not, and if it is time, asks it again."""
-        return self.breaker.admits(self._probe)
+        return not self.inherited and self.breaker.admits(self._probe)
 
     def watch(self, session_id: int, after: int, boot_id: str) -> Any:
         """Open a session's stream: an iterator of messages, and a call that can be cancelled."""
@@ -153,7 +166,8 @@ class Calls:
 
     def close(self) -> None:
         """End every call and the connection."""
-        self._channel.close()
+        if not self.inherited:
+            self._channel.close()
 
     def _probe(self) -> None:
         try:

@@ -7,7 +7,8 @@ is a request that is wrong or came too late (`Refused`, `ValueError`).
 All methods may be called from several threads. Callbacks run on the session's own thread, rarely
 on gRPC's; they must not block, because the reports of transfers wait for them, and must not close
 the session.
-A session does not survive a fork: open it in the process that uses it.
+A session does not survive a fork: in the forked process every lookup misses and every transfer
+FAILED. Open a client in the process that uses it.
 """
 
 import threading
@@ -274,7 +275,11 @@ class Session(Closing):
             True if no copy touches the memory of this process's ranks any more. Otherwise the
             transfers left are LOST, and the memory must not be reused by this process. A further
             call returns the same.
+
+        Raises:
+            RuntimeError: called by a callback of the session; nothing was closed.
         """
+        self._upkeep.check_thread()
         with self._closing:
             if self.state is not SessionState.CLOSED:
                 self._drained = self._drain(wait_s)

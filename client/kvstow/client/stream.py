@@ -81,7 +81,8 @@ class EventStream:
 
     def cancel(self) -> None:
         """End it from this side. May be called from any thread, and repeatedly."""
-        self._call.cancel()
+        if not self._calls.inherited:
+            self._call.cancel()
 
     def error(self) -> KvstowError | None:
         """Once it has ended: why, None if the daemon ended it because the session was closed."""

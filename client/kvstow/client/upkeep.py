@@ -88,6 +88,15 @@ class Upkeep:
             self.close()
             raise Unreachable(f"the stream did not stand within {STAND_S} s")
 
+    def check_thread(self) -> None:
+        """Refuse to be closed from a callback.
+
+        Raises:
+            RuntimeError: this is the session's own thread, whose end closing waits for.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a callback must not close the session that called it")
+
     def close(self) -> None:
         """End the session and keep it no longer; returns when no callback runs any more."""
         self._standing.close()
