@@ -135,11 +135,7 @@ class LedgerMachine(LedgerModel):
     @rule(pick=picks)
     def release_all(self, pick: int) -> None:
         session = self._pick(pick)
-        leases = [
-            lease.id
-            for lease in self.ledger.snapshot(now=self.now).leases
-            if lease.session == session
-        ]
+        leases = self._leases(session)
         assert self.ledger.release(session, leases, now=self.now) == len(leases)
         assert self.ledger.release(session, leases, now=self.now) == 0
 
@@ -161,16 +157,19 @@ class LedgerMachine(LedgerModel):
         self._fly(plan, space, accepted)
 
     @any_session
-    @rule(pick=picks, keys=keys_strategy, likely=st.booleans())
-    def load(self, pick: int, keys: list[bytes], likely: bool) -> None:
+    @rule(pick=picks, keys=keys_strategy, likely=st.booleans(), with_lease=st.booleans())
+    def load(self, pick: int, keys: list[bytes], likely: bool, with_lease: bool) -> None:
         session = self._pick(pick)
+        leases = self._leases(session)
+        lease = leases[0] if with_lease and leases else None
         space = self.readers[session].space
         if likely:
             keys = [key for key in keys if (space, key) in self.stored] or keys
         ready = [self._state(space, key) is KeyState.READY for key in keys]
-        plan = self._begin(TransferKind.LOAD, session, keys, ready=all(ready))
+        plan = self._begin(TransferKind.LOAD, session, keys, ready=all(ready), lease=lease)
         if plan is None:
             return
+        assert self._leases(session) == [other for other in leases if other != lease]
         flight_id = self._fly(plan, space, dict(enumerate(keys)))
         flight = self.flying[flight_id]
         for position, slot in flight.slots.items():
@@ -187,7 +186,7 @@ class LedgerMachine(LedgerModel):
     @any_session
     @rule(pick=picks, keys=keys_strategy, finish=st.booleans(), failed=st.sets(st.integers(0, 2)))
     def load_at_once(self, pick: int, keys: list[bytes], finish: bool, failed: set[int]) -> None:
-        if self._begun(lambda: self.load(pick, keys, True)):
+        if self._begun(lambda: self.load(pick, keys, likely=True, with_lease=True)):
             self.start(0)
             if finish:
                 self.finish(0, failed)

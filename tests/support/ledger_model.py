@@ -23,6 +23,7 @@ from kvstow.server.core.types import (
     KeyScheme,
     KeyState,
     Layout,
+    LeaseId,
     SessionEnd,
     SessionId,
     SpaceId,
@@ -164,6 +165,10 @@ class LedgerModel(RuleBasedStateMachine):
         begin()
         return len(self.flown) > before
 
+    def _leases(self, session: SessionId) -> list[LeaseId]:
+        leases = self.ledger.snapshot(now=self.now).leases
+        return [found.id for found in leases if found.session == session]
+
     def _stalled(self, session: SessionId) -> bool:
         transfers = self.ledger.snapshot(now=self.now).transfers
         return any(found.overdue for found in transfers if found.session == session)
@@ -188,6 +193,7 @@ class LedgerModel(RuleBasedStateMachine):
         *,
         stale: bool = False,
         ready: bool = True,
+        lease: LeaseId | None = None,
     ) -> TransferPlan | None:
         self.last_transfer += 1
         generation = self.generation[self.readers[session].space] - stale
@@ -200,7 +206,7 @@ class LedgerModel(RuleBasedStateMachine):
                     session, transfer, generation, batch, deadline_s=30.0, now=self.now
                 )
             return self.ledger.begin_load(
-                session, transfer, generation, batch, lease=None, deadline_s=30.0, now=self.now
+                session, transfer, generation, batch, lease=lease, deadline_s=30.0, now=self.now
             )
         except StaleGeneration:
             assert stale
