@@ -88,7 +88,9 @@ def test_a_report_that_overtakes_the_answer_waits_for_it(double: Double, session
     assert transfer.statuses == "AA"
 
 
-def test_a_late_refusal_fails_the_transfer(double: Double, session: Session) -> None:
+def test_a_late_refusal_fails_the_transfer_and_releases_its_lease(
+    double: Double, session: Session
+) -> None:
     double.refusals["Load"] = errors.KeyNotReady("key 0 is ABSENT", index=0)
     hits = session.lookup("request", KEYS)
     with double.stage.held("Load"):
@@ -97,6 +99,7 @@ def test_a_late_refusal_fails_the_transfer(double: Double, session: Session) -> 
     assert transfer.wait(LONG_S)
     assert transfer.state is TransferState.FAILED
     assert transfer.reason.startswith("KEY_NOT_READY")
+    wait_for(lambda: not double.leases, "the release")
 
 
 def test_a_late_transfer_that_is_not_wanted_is_cancelled_again(

@@ -106,7 +106,7 @@ class Transfers:
         except TimedOut:
             self._tally.add_failure("timed out")
             self._late = True
-            call.add_done_callback(partial(self._conclude_late, transfer, ticket))
+            call.add_done_callback(partial(self._conclude_late, request, transfer, ticket))
             return
         except Unreachable:
             self._turn.release()
@@ -122,7 +122,9 @@ class Transfers:
         self._turn.release()
         self._accept(transfer, reply)
 
-    def _conclude_late(self, transfer: Transfer, ticket: Ticket, call: PendingCall[Reply]) -> None:
+    def _conclude_late(
+        self, request: Request, transfer: Transfer, ticket: Ticket, call: PendingCall[Reply]
+    ) -> None:
         """The call has ended after all; whoever sent the transfer does not wait any more."""
         self._late = False
         self._turn.release()
@@ -132,6 +134,7 @@ class Transfers:
             self._standing.lose(ticket)
         except Refused as refused:
             self._refuse(transfer, ticket, refused)
+            self._release_lease(request, ticket)
         else:
             self._accept(transfer, reply)
             if transfer.unwanted and not transfer.done():
@@ -155,6 +158,15 @@ class Transfers:
         if self._standing.withdraw(transfer.id):
             self._tally.add_ending(TransferState.FAILED)
             transfer.end(TransferState.FAILED, str(refused))
+
+    def _release_lease(self, request: Request, ticket: Ticket) -> None:
+        """A load took it for used up, and was refused when nobody waited any more."""
+        match request:
+            case cache_pb2.LoadRequest(lease_id=lease_id) if lease_id:
+                release = cache_pb2.ReleaseRequest(
+                    session_id=ticket.session_id, lease_ids=[lease_id]
+                )
+                self._calls.tell(self._calls.cache.Release, release, ticket.boot_id, self._limit_s)
 
     def _cancel(self, ticket: Ticket, numbers: list[int]) -> None:
         request = cache_pb2.CancelRequest(session_id=ticket.session_id, transfer_ids=numbers)
