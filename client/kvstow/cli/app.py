@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvstow.client import Client, Unreachable, default_target
-from kvstow.v1 import admin_pb2, cache_pb2
+from kvstow.v1 import admin_pb2
 
 from . import rows, tables, top
 from .connection import connected, why_unreachable
@@ -47,16 +47,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 def status(target: Target, as_json: AsJson = False) -> None:
     """Say who the daemon is, whether it takes work, and how its host pool is used."""
     with connected(target) as client:
-        info = client.server_info()
-        starting = info.state == cache_pb2.SERVER_STATE_STARTING
-        stats = admin_pb2.GetStatsResponse() if starting else client.administration.stats()
+        info, stats = client.server_info(), client.administration.stats()
     if as_json:
         slots = [rows.slots_row(slots) for slots in stats.slots]
         _print_json(rows.server_row(info) | {"free_extents": stats.free_extents, "slots": slots})
     else:
         _print(tables.server_table(target, info))
-        if not starting:
-            _print(tables.pool_table(stats))
+        _print(tables.pool_table(stats))
 
 
 @app.command()
