@@ -113,11 +113,11 @@ def _calls(engine: Engine, keys: Keys) -> dict[str, Callable[[], object]]:
 
 def tables(results: Sequence[dict[str, Any]]) -> list[Table]:
     """Times, and their ratio to the empty call."""
-    shown = Table(title="rpc: round trips in µs; ratio of medians to the empty call")
-    shown.add_column("call")
+    shown = Table(title="rpc: round trips in µs with 1 or more calling; ratio of p50 to empty")
+    shown.add_column("call", no_wrap=True)
     for result in results:
         for name in ("p50", "p99", "ratio"):
-            shown.add_column(f"{name}, {result['callers']} calling", justify="right")
+            shown.add_column(f"{result['callers']}: {name}", justify="right")
     for name in results[0]["calls"]:
         cells = []
         for result in results:

@@ -23,6 +23,11 @@ from .keys import Keys, Numbers
 LOOKUP_KEYS = 2048
 STORE_BLOCKS = 256
 HELD_KEYS = 1024
+"""Of one lease."""
+
+RESET_LEASES = 64
+"""That a reset finds, at least."""
+
 LARGEST_CALL = Limits().max_keys
 LARGEST_ROUNDS = 4
 CHECKED_ENTRIES = 200_000
@@ -65,6 +70,7 @@ class Case:
         self._refuse()
         self._call_largest()
         self._collect("full collection")
+        self._hold(self._stored_count - RESET_LEASES * HELD_KEYS)
         self._shelf.reset()
         self._collect("full collection after a reset")
         if self._entries <= CHECKED_ENTRIES:
@@ -141,7 +147,9 @@ class Case:
 
     def _refuse(self) -> None:
         """Hold everything, offer more, and let go again."""
-        leases = self._hold_all()
+        leases = self._hold(0)
+        if self._shelf.held_count() != self._entries:
+            raise RuntimeError(f"{self._shelf.held_count()} of {self._entries} blocks are there")
         offers = iter(np.arange(self._rounds * STORE_BLOCKS).reshape(self._rounds, STORE_BLOCKS))
         self._compare(
             "refused store",
@@ -155,15 +163,14 @@ class Case:
         for lease in leases:
             self._shelf.release(lease)
 
-    def _hold_all(self) -> list[LeaseId]:
+    def _hold(self, first: int) -> list[LeaseId]:
+        """Put all blocks from `first` on that are there under leases."""
         leases = []
-        for start in range(0, self._stored_count, HELD_KEYS):
+        for start in range(max(first, 0), self._stored_count, HELD_KEYS):
             numbers = np.arange(start, min(start + HELD_KEYS, self._stored_count))
             lease = self._shelf.hold_ready(self._keys.fresh(numbers))
             if lease is not None:
                 leases.append(lease)
-        if self._shelf.held_count() != self._entries:
-            raise RuntimeError(f"{self._shelf.held_count()} of {self._entries} blocks are there")
         return leases
 
     def _call_largest(self) -> None:
