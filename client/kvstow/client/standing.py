@@ -234,10 +234,10 @@ class Standing:
         """Wait until all transfers have ended; returns whether they have."""
         return self.wait_until(lambda: not self._unfinished, timeout_s)
 
-    def begin(self, transfer: Transfer, ticket: Ticket) -> bool:
-        """A transfer is about to be sent; False if the session was lost meanwhile."""
+    def begin(self, transfer: Transfer, permit: Permit) -> bool:
+        """A transfer is about to be sent; False if the session was lost or reset meanwhile."""
         with self._changed:
-            if self.ticket != ticket or self.state is not SessionState.OPEN:
+            if self.state is not SessionState.OPEN or self.generation.era != permit.generation.era:
                 return False
             self._unfinished[transfer.id] = _Unfinished(transfer)
             return True

@@ -68,9 +68,9 @@ class Transfers:
         request.session_id = permit.ticket.session_id
         request.generation = generation.number
         request.transfer_id = transfer.id
-        if not self._standing.begin(transfer, permit.ticket):
+        if not self._standing.begin(transfer, permit):
             self._turn.release()
-            return self.unsent(self._standing.why_not())
+            return self.unsent("lost or reset meanwhile")
         self._call(method, request, transfer, permit.ticket, until - time.monotonic())
         return transfer
 
