@@ -1,6 +1,8 @@
 """What the server promises around every call: who answered, health, sockets, threads, messages."""
 
 import stat
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -122,6 +124,34 @@ def test_reflection_names_the_services_there_are(debug: bool) -> None:
         assert {"kvstow.v1.CacheService", "kvstow.v1.AdminService"} < names
         assert "grpc.health.v1.Health" in names
         assert ("kvstow.v1.DebugService" in names) is debug
+
+
+def first_code(stream: Any) -> grpc.StatusCode:
+    """OK if the stream begins, else what it was refused with."""
+    try:
+        next(stream)
+    except grpc.RpcError as refusal:
+        return refusal.code()
+    return grpc.StatusCode.OK
+
+
+def test_open_reflection_streams_leave_threads_for_the_others() -> None:
+    release = threading.Event()
+
+    def asking() -> Iterator[Any]:
+        yield reflection_pb2.ServerReflectionRequest(list_services="")
+        release.wait()
+
+    with served() as daemon:
+        stub = reflection_pb2_grpc.ServerReflectionStub(daemon.channel)
+        streams = [stub.ServerReflectionInfo(asking(), timeout=PATIENCE_S) for _ in range(30)]
+        codes = {first_code(stream) for stream in streams}
+        assert codes == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
+        info = cache_pb2.GetServerInfoRequest()
+        assert daemon.cache.GetServerInfo(info, timeout=PATIENCE_S).boot_id
+        release.set()
+        for stream in streams:
+            stream.cancel()
 
 
 def test_the_debug_service_is_off_unless_asked_for() -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
-from grpc_reflection.v1alpha import reflection  # type: ignore[import-untyped]
+from grpc_reflection.v1alpha import (  # type: ignore[import-untyped]
+    reflection,
+    reflection_pb2_grpc,
+)
 
 from kvstow.server.daemon import Daemon
 from kvstow.server.device.faults import FaultyDevice
@@ -28,6 +31,7 @@ from kvstow.v1 import (
 from .admin import AdminServicer
 from .calls import CallInterceptor, Observe, ReportBug
 from .debug import DebugServicer
+from .reflecting import BoundedReflection
 from .servicer import CacheServicer, Waits
 from .unix_socket import SocketError, SocketPath, private_files
 
@@ -171,7 +175,8 @@ class RpcServer:
             names.append(_DEBUG)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         if self._options.reflection:
-            reflection.enable_server_reflection(names, self._server)
+            reflecting = BoundedReflection(names, self._options.worker_count // 4)
+            reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, self._server)
 
     def _set_health(self, service: str, well: bool) -> None:
         status = health_pb2.HealthCheckResponse
