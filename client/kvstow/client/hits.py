@@ -85,22 +85,21 @@ def pack_keys(keys: Mapping[int, Sequence[bytes]], key_bytes: int) -> list[cache
     ]
 
 
-def pack_blocks(
-    keys: Mapping[int, Sequence[bytes]], blocks: Mapping[int, Sequence[int]], key_bytes: int
-) -> list[cache_pb2.GroupBlocks]:
+def pack_blocks(keys: Keys, blocks: Blocks, key_bytes: int) -> list[cache_pb2.GroupBlocks]:
     """The blocks of a transfer as they travel.
 
     Raises:
         ValueError: a key does not have the length that the session's identity names, or keys and
             blocks do not belong together.
     """
-    if {group: len(named) for group, named in keys.items()} != {
-        group: len(numbers) for group, numbers in blocks.items()
+    named, numbered = by_group(keys), by_group(blocks)
+    if {group: len(these) for group, these in named.items()} != {
+        group: len(these) for group, these in numbered.items()
     }:
         raise ValueError("there must be one block for each key, in the same groups")
     return [
-        cache_pb2.GroupBlocks(group=group, keys=_join(named, key_bytes), blocks=blocks[group])
-        for group, named in keys.items()
+        cache_pb2.GroupBlocks(group=group, keys=_join(these, key_bytes), blocks=numbered[group])
+        for group, these in named.items()
     ]
 
 

@@ -194,12 +194,10 @@ class Session(Closing):
                 content, discard it.
             ValueError: keys and blocks do not match, or a key has the wrong length.
         """
-        named, numbers = by_group(keys), by_group(blocks)
-        request = cache_pb2.StoreRequest(
-            groups=pack_blocks(named, numbers, self._key_bytes), deadline_s=deadline_s
-        )
-        if not named:
+        groups = pack_blocks(keys, blocks, self._key_bytes)
+        if not groups:
             return self._transfers.empty()
+        request = cache_pb2.StoreRequest(groups=groups, deadline_s=deadline_s)
         return self._send(self._calls.cache.Store, request, generation, budget_s)
 
     def load(
@@ -226,14 +224,12 @@ class Session(Closing):
                 STALE_GENERATION: look up again. The lease is as it was.
             ValueError: keys and blocks do not match, or a key has the wrong length.
         """
-        named, numbers = by_group(keys), by_group(blocks)
-        request = cache_pb2.LoadRequest(
-            groups=pack_blocks(named, numbers, self._key_bytes),
-            lease_id=hits.lease_id,
-            deadline_s=deadline_s,
-        )
-        if not named:
+        groups = pack_blocks(keys, blocks, self._key_bytes)
+        if not groups:
             return self._transfers.empty()
+        request = cache_pb2.LoadRequest(
+            groups=groups, lease_id=hits.lease_id, deadline_s=deadline_s
+        )
         transfer = self._send(self._calls.cache.Load, request, hits.generation, budget_s)
         if transfer.id:
             self._standing.drop_lease(hits.request, hits.lease_id)
