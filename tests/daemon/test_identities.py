@@ -23,11 +23,21 @@ def test_the_fields_that_differ_are_named_with_both_values() -> None:
         "weights_version:  and v2",
         "layout.dtype: float32 and bfloat16",
         "layout.groups[0].segment_bytes[1]: 512 and 256",
-        "key_scheme.fingerprint:  and 01ff",
         "layout.groups[1].segment_bytes[0]: none and 64",
         "layout.groups[1].replicated: none and False",
+        "key_scheme.fingerprint:  and 01ff",
     ]
     assert differences(one, identity()) == []
+
+
+def test_of_very_many_differences_the_first_are_named() -> None:
+    one, other = (
+        identity(replace(ONE_RANK, groups=(Group((size_bytes,) * 100),))) for size_bytes in (8, 16)
+    )
+    assert differences(one, other) == [
+        *(f"layout.groups[0].segment_bytes[{number}]: 8 and 16" for number in range(8)),
+        "and more",
+    ]
 
 
 def test_the_blocks_of_a_pool_are_counted_by_whole_extents() -> None:

@@ -1,13 +1,15 @@
 """What the log says about spaces: what a block costs, and why two engines of one model do not share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import islice
 
 import structlog
 
 from kvstow.server.core.types import Identity, Layout, SpaceId
 
 _SHOWN_CHARACTERS = 60
+_SHOWN_DIFFERENCES = 8
 _log = structlog.get_logger("kvstow.daemon")
 
 
@@ -54,24 +56,36 @@ def block_counts(layout: Layout, pool_bytes: int, extent_bytes: int) -> tuple[in
 
 
 def differences(one: Identity, other: Identity) -> list[str]:
-    """The fields in which two identities differ, by their dotted names, with both values."""
-    left, right = _fields(asdict(one)), _fields(asdict(other))
-    return [
-        f"{name}: {left.get(name, 'none')} and {right.get(name, 'none')}"
-        for name in left | right
-        if left.get(name) != right.get(name)
-    ]
+    """The fields in which two identities differ, by their dotted names, with both values; of very many the first ones."""
+    found = list(islice(_differing(asdict(one), asdict(other), ""), _SHOWN_DIFFERENCES + 1))
+    return found if len(found) <= _SHOWN_DIFFERENCES else [*found[:-1], "and more"]
 
 
-def _fields(value: object, path: str = "") -> dict[str, str]:
-    """Every leaf by its path."""
+def _differing(one: object, other: object, path: str) -> Iterator[str]:
+    """Walk two values side by side to the leaves that differ; None stands for what one of them lacks."""
+    if one == other:
+        return
+    left, right = _parts(one, path), _parts(other, path)
+    if not left and not right:
+        yield f"{path}: {_shown(one)} and {_shown(other)}"
+    for part in left | right:
+        yield from _differing(left.get(part), right.get(part), part)
+
+
+def _parts(value: object, path: str) -> dict[str, object]:
+    """What a value consists of, by path; a leaf has no parts."""
     match value:
         case dict():
-            steps = [(f"{path}.{name}" if path else name, item) for name, item in value.items()]
+            return {f"{path}.{name}" if path else name: part for name, part in value.items()}
         case tuple() | list():
-            steps = [(f"{path}[{number}]", item) for number, item in enumerate(value)]
+            return {f"{path}[{number}]": part for number, part in enumerate(value)}
+    return {}
+
+
+def _shown(leaf: object) -> str:
+    match leaf:
+        case None:
+            return "none"
         case bytes():
-            return {path: value.hex()[:_SHOWN_CHARACTERS]}
-        case _:
-            return {path: str(value)[:_SHOWN_CHARACTERS]}
-    return {name: leaf for step, item in steps for name, leaf in _fields(item, step).items()}
+            return leaf.hex()[:_SHOWN_CHARACTERS]
+    return str(leaf)[:_SHOWN_CHARACTERS]
