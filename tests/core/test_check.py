@@ -159,7 +159,7 @@ def swap_keys(books: Books) -> None:
 
 
 def share_an_extent(books: Books) -> None:
-    books.pool.tables[LARGE].add_extent(next(iter(table(books).extents)))
+    books.pool.tables[LARGE].add_extent(open_extent(books).number)
 
 
 def lose_an_extent(books: Books) -> None:

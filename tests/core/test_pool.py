@@ -99,7 +99,8 @@ class PoolHistory(RuleBasedStateMachine):
 
         lost = ready - self.ready()
         assert lost.isdisjoint(busy | named)
-        moved = {number: others.pop(number) for number in list(others) if number in table.extents}
+        mine = {extent.number for extent in table.extents.values()}
+        moved = {number: others.pop(number) for number in list(others) if number in mine}
         missing = max(0, count - free - evictable)
         assert len(moved) >= ceil(missing / table.slots_per_extent)
         if not moved:

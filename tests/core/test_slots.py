@@ -41,18 +41,18 @@ def counts(table: SlotTable) -> tuple[int, int, int]:
 
 def test_a_slot_says_where_it_lies(table: SlotTable) -> None:
     assert table.slot_count == 8
-    assert table.take(8) == [4, 5, 6, 7, 12, 13, 14, 15]
+    assert table.locate(table.take(8)) == [4, 5, 6, 7, 12, 13, 14, 15]
 
 
 def test_slots_are_handed_out_in_ascending_runs(table: SlotTable) -> None:
     first, second, third = table.take(3), table.take(3), table.take(2)
-    assert [first, second, third] == [[12, 13, 14], [4, 5, 15], [6, 7]]
+    assert [first, second, third] == [[4, 5, 6], [0, 1, 7], [2, 3]]
 
 
 def test_slots_that_come_back_are_handed_out_in_order_again(table: SlotTable) -> None:
     table.take(8)
-    table.give_back([6, 13, 4, 12, 5])
-    assert table.take(5) == [4, 5, 6, 12, 13]
+    table.give_back([2, 5, 0, 4, 1])
+    assert table.take(5) == [0, 1, 2, 4, 5]
 
 
 def test_the_life_of_a_slot(table: SlotTable) -> None:
@@ -89,13 +89,13 @@ def test_a_held_slot_is_not_touched(table: SlotTable) -> None:
 
 def test_an_extent_remembers_when_it_was_last_used(table: SlotTable) -> None:
     _, slots = fill(table, 1)
-    extent = table.extents[3]
+    extent = table.extents[1]
     assert extent.used_at == 1.0
     table.hold(slots, now=2.0)
     assert extent.used_at == 2.0
     table.unhold(slots, now=3.0)
     assert extent.used_at == 3.0
-    assert table.extents[1].used_at == UNUSED
+    assert table.extents[0].used_at == UNUSED
     table.hold(slots, now=4.0)
     table.orphan(slots)
     table.unhold(slots, now=5.0)
@@ -103,11 +103,20 @@ def test_an_extent_remembers_when_it_was_last_used(table: SlotTable) -> None:
 
 
 def test_an_extent_leaves_and_comes_back(table: SlotTable) -> None:
-    table.drop_extent(table.extents[1])
+    table.drop_extent(table.extents[0])
     assert counts(table) == (4, 0, 0)
-    assert table.take(4) == [12, 13, 14, 15]
-    table.add_extent(1)
-    assert table.take(2) == [4, 5]
+    assert table.locate(table.take(4)) == [12, 13, 14, 15]
+    table.add_extent(7)
+    assert table.locate(table.take(2)) == [28, 29]
+
+
+def test_the_lists_are_as_long_as_the_table_has_had_slots(table: SlotTable) -> None:
+    table.add_extent(1_000_000)
+    assert len(table.keys) == len(table.owners) == len(table.holds) == 3 * SLOTS_PER_EXTENT
+    table.drop_extent(table.extents[2])
+    table.add_extent(2_000_000)
+    assert len(table.holds) == 3 * SLOTS_PER_EXTENT
+    assert table.locate(table.take(1)) == [8_000_000]
 
 
 Mistake = Callable[[SlotTable, Sequence[int]], object]
@@ -117,7 +126,7 @@ MISTAKES: dict[str, Mistake] = {
     "give back what is stored": lambda table, slots: table.give_back(slots[:1]),
     "give back what is held": lambda table, slots: table.give_back(slots[1:]),
     "end a hold that nobody has": lambda table, slots: table.unhold(slots[:1], now=3.0),
-    "drop an extent in use": lambda table, slots: table.drop_extent(table.extents[3]),
+    "drop an extent in use": lambda table, slots: table.drop_extent(table.extents[1]),
 }
 
 

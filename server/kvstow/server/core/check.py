@@ -104,7 +104,9 @@ def _check_owner(table: SlotTable, slot: int, facts: Mapping[str, bool]) -> None
 
 
 def _check_extents(books: Books) -> None:
-    used = [number for table in books.pool.tables.values() for number in table.extents]
+    used = [
+        extent.number for table in books.pool.tables.values() for extent in table.extents.values()
+    ]
     _require(len(set(used)) == len(used), "an extent serves two slot sizes")
     _require(len(used) + books.pool.unused_count == books.pool.extent_count, "an extent is lost")
 

@@ -7,11 +7,10 @@ from .books import Books
 from .errors import KeyNotReady
 from .sessions import Session
 from .spaces import Space
-from .transfers import Part, Transfer
+from .transfers import Part, Transfer, group_copies
 from .types import (
     BlockFailure,
     GroupBlocks,
-    GroupCopies,
     LeaseId,
     SessionId,
     TransferId,
@@ -42,7 +41,7 @@ def begin_load(
     check_transfer(books, session, space, groups, deadline_s)
     parts = _find(space, groups)
     copies = tuple(
-        GroupCopies(group.group, part.table.slot_bytes, part.slots, group.blocks, part.positions)
+        group_copies(group.group, part, group.blocks)
         for group, part in zip(groups, parts, strict=True)
     )
     for part in parts:

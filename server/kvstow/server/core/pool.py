@@ -159,8 +159,9 @@ class HostPool:
             if other is table:
                 continue
             kept = {slot // other.slots_per_extent for slot in protected.get(other.slot_bytes, ())}
-            for extent in other.extents.values():
-                if not extent.busy_count and extent.number not in kept:
+            # The newest first: of extents used at the same time it has the tail of a prefix, not the head.
+            for extent in reversed(other.extents.values()):
+                if not extent.busy_count and extent.place not in kept:
                     yield other, extent
 
     def _coldest(self, table: SlotTable, protected: Protected) -> tuple[SlotTable, Extent] | None:

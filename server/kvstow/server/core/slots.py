@@ -7,8 +7,10 @@ A slot is always in one of these states, and `busy` counts the last two:
     held         READY or already dropped from its index, read by a lease or a running load
     taken        owned by the transfer that fills it
 
-The number of a slot says where it lies: slot = extent * slots_per_extent + position. Per slot there are only entries of
-flat lists, never an object. Nothing here chooses victims or knows transfers; `pool.HostPool` and the verbs of the ledger do.
+Per slot there are only entries of flat lists, never an object. A table numbers its extents by places of its own, the
+lowest first, so that its lists are as long as it has slots: they grow by one extent at a time, whichever piece of the host
+pool that is. slot = place * slots_per_extent + position; `SlotTable.locate` says where in the pool that lies. Nothing here
+chooses victims or knows transfers; `pool.HostPool` and the verbs of the ledger do.
 """
 
 from array import array
@@ -27,17 +29,20 @@ class Extent:
 
     Attributes:
         number: which piece of the pool.
+        place: where its slots stand in the table's lists.
         free: free slots, the lowest number last, so that slots are handed out in ascending runs. An array, because the
             garbage collector would walk lists: there are many after a reset.
         busy_count: slots that are held or taken; such an extent cannot be reclaimed.
         used_at: when a slot of it was last stored or read, in seconds of the caller's clock; UNUSED if all are free.
     """
 
-    __slots__ = ("busy_count", "free", "number", "used_at")
+    __slots__ = ("busy_count", "free", "number", "place", "used_at")
 
-    def __init__(self, number: int, first_slot: int, slot_count: int) -> None:
+    def __init__(self, number: int, place: int, slot_count: int) -> None:
+        first = place * slot_count
         self.number = number
-        self.free = array("q", range(first_slot + slot_count - 1, first_slot - 1, -1))
+        self.place = place
+        self.free = array("q", range(first + slot_count - 1, first - 1, -1))
         self.busy_count = 0
         self.used_at = UNUSED
 
@@ -55,13 +60,15 @@ class SlotTable:
         holds: per slot, leases and running loads that read it.
         free_count: slots on the free lists.
         busy_count: slots that are held or taken.
-        extents: by number.
+        extents: by place.
         retired: indexes whose READY entries are dropped but whose slots were not handed back yet; such slots count
             as free for everyone, and are taken back before anything is evicted.
     """
 
     __slots__ = (
         "_open",
+        "_shifts",
+        "_vacant",
         "busy_count",
         "extents",
         "free_count",
@@ -86,6 +93,8 @@ class SlotTable:
         self.extents: dict[int, Extent] = {}
         self.retired: list[BlockIndex] = []
         self._open: list[Extent] = []
+        self._vacant: list[int] = []  # places whose extent was dropped
+        self._shifts: list[int] = []  # by place: from a slot's number to where it lies
 
     @property
     def slot_count(self) -> int:
@@ -104,16 +113,10 @@ class SlotTable:
 
     def add_extent(self, number: int) -> None:
         """Put an unused extent of the host pool to work for this size."""
-        first = number * self.slots_per_extent
-        limit = first + self.slots_per_extent
-        missing = limit - len(self.holds)
-        if missing > 0:
-            self.keys.extend([None] * missing)
-            self.owners.extend([None] * missing)
-            self.holds.extend([0] * missing)
-            self.policy.grow(limit)
-        extent = Extent(number, first, self.slots_per_extent)
-        self.extents[number] = extent
+        place = self._vacant.pop() if self._vacant else self._new_place()
+        self._shifts[place] = (number - place) * self.slots_per_extent
+        extent = Extent(number, place, self.slots_per_extent)
+        self.extents[place] = extent
         self._open.append(extent)
         self.free_count += self.slots_per_extent
 
@@ -122,7 +125,8 @@ class SlotTable:
         if len(extent.free) != self.slots_per_extent:
             raise BooksError(f"extent {extent.number} has only {len(extent.free)} free slots")
         self._open.remove(extent)
-        del self.extents[extent.number]
+        del self.extents[extent.place]
+        self._vacant.append(extent.place)
         self.free_count -= self.slots_per_extent
 
     def take(self, count: int) -> list[int]:
@@ -221,8 +225,21 @@ class SlotTable:
 
     def slots_of(self, extent: Extent) -> range:
         """The slot numbers of an extent."""
-        first = extent.number * self.slots_per_extent
+        first = extent.place * self.slots_per_extent
         return range(first, first + self.slots_per_extent)
+
+    def locate(self, slots: Iterable[int]) -> list[int]:
+        """Where slots lie in the host pool: number of the extent * slots_per_extent + position in it, for each."""
+        shifts, per_extent = self._shifts, self.slots_per_extent
+        return [slot + shifts[slot // per_extent] for slot in slots]
+
+    def _new_place(self) -> int:
+        self.keys.extend([None] * self.slots_per_extent)
+        self.owners.extend([None] * self.slots_per_extent)
+        self.holds.extend([0] * self.slots_per_extent)
+        self.policy.grow(len(self.holds))
+        self._shifts.append(0)
+        return len(self._shifts) - 1
 
     def _leave_busy(self, slot: int, now: float) -> None:
         extent = self.extents[slot // self.slots_per_extent]

@@ -7,10 +7,9 @@ from .books import Books
 from .index import BlockIndex
 from .pool import Protected
 from .spaces import Space
-from .transfers import Part, Transfer
+from .transfers import Part, Transfer, group_copies
 from .types import (
     GroupBlocks,
-    GroupCopies,
     SessionId,
     StoreStatus,
     TransferId,
@@ -52,8 +51,7 @@ def begin_store(
         if accepted:
             part = _part(space, group, accepted, slots, start)
             blocks = [group.blocks[at] for at in accepted]
-            size = part.table.slot_bytes
-            copies.append(GroupCopies(group.group, size, slots, blocks, part.positions))
+            copies.append(group_copies(group.group, part, blocks))
             parts.append(part)
         start += len(group.keys)
     letters_sent = "".join(letter for letters in statuses for letter in letters)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from .index import BlockIndex
 from .slots import SlotTable
 from .types import (
+    GroupCopies,
     LeaseId,
     SessionId,
     SpaceId,
@@ -41,6 +42,12 @@ class Part:
     keys: Sequence[bytes]
     slots: Sequence[int]
     positions: Sequence[int]
+
+
+def group_copies(group: int, part: Part, blocks: Sequence[int]) -> GroupCopies:
+    """What the device is to copy for a part, into or from these engine blocks."""
+    table = part.table
+    return GroupCopies(group, table.slot_bytes, table.locate(part.slots), blocks, part.positions)
 
 
 @dataclass(slots=True)

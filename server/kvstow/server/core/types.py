@@ -189,7 +189,7 @@ class GroupCopies:
     Args:
         group: index of the group in the layout.
         slot_bytes: size of the slots.
-        slots: slot numbers; see `slots.SlotTable` for what they mean.
+        slots: where the slots lie in the host pool; see `slots.SlotTable.locate`.
         blocks: engine block ids.
         positions: position of each block in the request, counted over all its groups; failures are reported by it.
     """
