@@ -1,7 +1,7 @@
 """Admission on the n-th sight: a plain list of what was offered is the model."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvstow.server.core.admission import Admission
@@ -46,6 +46,7 @@ def test_an_offer_beyond_the_limit_is_counted_whole_until_the_next_one() -> None
     assert admission.admits([1, 2]) == [True, False]
 
 
+@settings(deadline=None)
 @given(offers=Offers, threshold=st.integers(1, 4), limit=st.integers(1, 12))
 def test_any_history_admits_what_a_list_of_sightings_admits(
     offers: list[list[int]], threshold: int, limit: int

@@ -6,7 +6,7 @@ Everything is asked of a dense index and of one that is split into shards; they 
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.engines import key
@@ -78,6 +78,7 @@ def test_every_move_from_every_state(index: BlockIndex, state: KeyState, move: M
     assert index.state(bystander) is KeyState.READY
 
 
+@settings(deadline=None)
 @given(
     history=st.lists(st.tuples(st.sampled_from(KEYS), st.booleans()), max_size=60),
     asked=st.lists(st.sampled_from(KEYS), unique=True),

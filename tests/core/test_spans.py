@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvstow.server.core.errors import RegionInvalid
@@ -121,6 +121,7 @@ def columns(spans: Spans) -> tuple[np.ndarray, ...]:
     )
 
 
+@settings(deadline=None)
 @given(worlds())
 def test_a_plan_moves_the_bytes_of_the_model_in_its_order(world: World) -> None:
     spans, model = world.plan(), world.model()
@@ -131,6 +132,7 @@ def test_a_plan_moves_the_bytes_of_the_model_in_its_order(world: World) -> None:
     assert spans.size_bytes == len(model)
 
 
+@settings(deadline=None)
 @given(worlds())
 def test_a_plan_stays_inside_what_was_checked(world: World) -> None:
     sizes = [0, 0, 0]
@@ -151,6 +153,7 @@ def test_a_plan_stays_inside_what_was_checked(world: World) -> None:
                 check_segments(world.segments, short, world.block_count)
 
 
+@settings(deadline=None)
 @given(worlds(), st.integers(1, 40))
 def test_pieces_are_small_and_together_the_whole(world: World, piece_bytes: int) -> None:
     pieces = list(cut(world.plan(), piece_bytes))
@@ -161,6 +164,7 @@ def test_pieces_are_small_and_together_the_whole(world: World, piece_bytes: int)
         covered(piece, world.model())
 
 
+@settings(deadline=None)
 @given(st.lists(worlds(), min_size=1, max_size=3))
 def test_joined_groups_count_their_blocks_on(groups: list[World]) -> None:
     joined = join_spans([group.plan() for group in groups])
@@ -176,6 +180,7 @@ def test_joined_groups_count_their_blocks_on(groups: list[World]) -> None:
         assert inside == set(range(int(joined.first_block[k]), int(joined.last_block[k]) + 1))
 
 
+@settings(deadline=None)
 @given(worlds(), st.sets(st.integers(0, 9)))
 def test_left_out_blocks_are_not_moved(world: World, left_out: set[int]) -> None:
     kept = without_blocks(world.plan(), sorted(left_out))
@@ -185,6 +190,7 @@ def test_left_out_blocks_are_not_moved(world: World, left_out: set[int]) -> None
     covered(kept, model)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_overlap_is_found_exactly_where_bytes_are_shared(data: st.DataObject) -> None:
     block_count = data.draw(st.integers(1, 5))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from unittest import mock
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvstow.server.core.errors import RegionInvalid
@@ -29,6 +29,7 @@ def memory(found: Sequence[Origin]) -> MappedMemory:
     return MappedMemory([HostRegion(part.end - part.start, part) for part in found], ())
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(origins, max_size=3), max_size=3), st.lists(origins, max_size=3))
 def test_a_rank_is_refused_if_and_only_if_it_shares_bytes_with_another(
     others: list[list[Origin]], mine: list[Origin]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from device.conftest import native
@@ -54,6 +54,7 @@ LENGTHS = st.one_of(st.integers(1, 200), st.integers(4000, 4300), st.integers(80
 
 @pytest.mark.parametrize("make_kernel", KERNELS)
 @pytest.mark.parametrize("direction", Direction)
+@settings(deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), LENGTHS), max_size=6),
     seed=st.integers(0, 9),
