@@ -91,7 +91,8 @@ class Config(BaseSettings):
     )
     insecure: bool = Field(
         False,
-        description="Accept that whoever reaches `listen` may read, overwrite and drop the cache.",
+        description="Accept that whoever reaches `listen` may read, overwrite and drop the cache, and do the same to"
+        " every file on tmpfs that this user may write.",
     )
     pool_size: ByteSize = Field(
         ByteSize(1 << 30), gt=0, description="Size of the host pool, such as 64GiB."
