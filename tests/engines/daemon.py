@@ -4,9 +4,10 @@ It keeps the promises of `kvstow.client.Session` and checks those of its caller:
 nor be touched under a load, nothing computed before a reset may be stored after it, and what is held is given back.
 """
 
+import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+from engines.copies import Copy, Faults, Name
 from engines.memory import Content, Memory
 from kvstow.client import (
     BlockFailures,
@@ -28,41 +29,6 @@ from kvstow.client.engines.paged.epochs import HeardResets
 from kvstow.client.hits import Blocks, Keys, by_group
 from kvstow.v1 import cache_pb2
 
-Name = tuple[int, bytes]
-
-
-@dataclass(eq=False)
-class Copy:
-    """A transfer at the daemon.
-
-    Attributes:
-        items: keys and blocks, in the order of positions.
-        before: what the blocks held when it began.
-        accepted: positions that are copied.
-        statuses: what the engine is told when it is answered.
-    """
-
-    transfer: Transfer
-    is_store: bool
-    items: list[tuple[Name, int]]
-    before: list[Content]
-    accepted: list[int]
-    generation: Generation
-    statuses: str = ""
-    held: list[Name] = field(default_factory=list)
-
-    @property
-    def blocks(self) -> set[int]:
-        """Blocks that it reads or writes."""
-        return {self.items[position][1] for position in self.accepted}
-
-    @property
-    def suspected_blocks(self) -> set[int]:
-        """Blocks that it reads or writes as far as the engine knows, who may lack the answer."""
-        if self.transfer.statuses or not self.is_store:
-            return self.blocks
-        return {block for _, block in self.items}
-
 
 class SimulatedSession:
     """One session, and the space behind it.
@@ -72,10 +38,7 @@ class SimulatedSession:
         copies: transfers that have not ended.
         leases: what each request holds.
         attached: openings that all ranks are attached to.
-        silent: calls are not answered in time.
-        full: nothing more is accepted.
-        picky: keys are declined when they are offered first.
-        reset_owed: a reset was not answered; nothing is found until it was made.
+        faults: what goes wrong.
         heard: what the session hears.
         lookups: requests that were looked up.
     """
@@ -89,13 +52,11 @@ class SimulatedSession:
         self.copies: list[Copy] = []
         self.leases: dict[str, set[Name]] = {}
         self.attached: set[Ticket] = set()
-        self.silent = self.full = self.picky = False
+        self.faults = Faults()
         self.heard = HeardResets()
         self.lookups: list[str] = []
-        self._seen: set[Name] = set()
-        self._last_id = 0
-        self._boots = 1
-        self.reset_owed = False
+        self._ids = itertools.count(1)
+        self.faults.reset_owed = False
 
     # What an engine calls.
 
@@ -113,7 +74,7 @@ class SimulatedSession:
     ) -> Hits:
         self.lookups.append(request)
         groups = by_group(keys)
-        if self.state is not SessionState.OPEN or self.reset_owed or self.silent:
+        if self.state is not SessionState.OPEN or self.faults.reset_owed or self.faults.silent:
             return Hits(
                 request, self.generation, {g: GroupHits() for g in groups}, missed_because="away"
             )
@@ -143,11 +104,16 @@ class SimulatedSession:
         items = self._items(keys, blocks)
         if (unsent := self._check(generation)) is not None:
             return unsent
-        writing = {items[0] for copy in self.copies if copy.is_store for items in copy.items}
+        writing = {
+            copy.items[position][0]
+            for copy in self.copies
+            if copy.is_store and copy.generation == self.generation
+            for position in copy.accepted
+        }
         statuses = "".join(self._status(name, writing) for name, _ in items)
         accepted = [position for position, status in enumerate(statuses) if status == "A"]
         transfer = self._begin(items, True, accepted, generation, statuses)
-        if not self.silent:
+        if not self.faults.silent:
             transfer.statuses = statuses
             if not accepted:
                 self.copies = [copy for copy in self.copies if copy.transfer is not transfer]
@@ -174,8 +140,8 @@ class SimulatedSession:
     def reset(self) -> ResetResult:
         self._begin_era()
         self._memory.version += 1
-        if self.state is not SessionState.OPEN or self.silent:
-            self.reset_owed = True
+        if self.state is not SessionState.OPEN or self.faults.silent:
+            self.faults.reset_owed = True
             raise Unreachable("no answer")
         return self._reset()
 
@@ -207,7 +173,7 @@ class SimulatedSession:
 
     def reset_by_another(self) -> None:
         """Another engine empties the space."""
-        if self.state is SessionState.OPEN and not self.reset_owed:
+        if self.state is SessionState.OPEN and not self.faults.reset_owed:
             self._memory.version += 1
             self._reset()
             self.heard.hear(cache_pb2.SpaceReset(generation=self.generation.number))
@@ -225,19 +191,19 @@ class SimulatedSession:
     def come_back(self) -> None:
         """A new daemon is there."""
         if self.ticket is None:
-            self._boots += 1
-            self.ticket = Ticket(f"boot {self._boots}", 1)
+            self.ticket = Ticket(f"boot {next(self._ids)}", 1)
             self.generation = Generation(self.generation.era, 1)
-            self.state, self.silent = SessionState.OPEN, False
+            self.state, self.faults.silent = SessionState.OPEN, False
+            self.heard.hear_reopening()
         self.settle_reset()
 
     def settle_reset(self) -> None:
         """A reset that is owed is made."""
-        if self.reset_owed and self.state is SessionState.OPEN:
+        if self.faults.reset_owed and self.state is SessionState.OPEN:
             self._reset()
 
     def _check(self, generation: Generation) -> Transfer | None:
-        if self.state is not SessionState.OPEN or self.reset_owed:
+        if self.state is not SessionState.OPEN or self.faults.reset_owed:
             transfer = Transfer()
             transfer.end(TransferState.FAILED, "away")
             return transfer
@@ -265,10 +231,9 @@ class SimulatedSession:
             return "S"
         if name in writing:
             return "W"
-        if self.picky and name not in self._seen:
-            self._seen.add(name)
+        if self.faults.declines(name):
             return "D"
-        return "N" if self.full else "A"
+        return "N" if self.faults.full else "A"
 
     def _begin(
         self,
@@ -278,8 +243,7 @@ class SimulatedSession:
         generation: Generation,
         statuses: str,
     ) -> Transfer:
-        self._last_id += 1
-        transfer = Transfer(self._last_id)
+        transfer = Transfer(next(self._ids))
         before = [self._memory.content[block] for _, block in items]
         copy = Copy(transfer, is_store, items, before, accepted, generation, statuses)
         for other in self.copies:
@@ -310,7 +274,6 @@ class SimulatedSession:
             self._memory.content[block] = self.stored[name] if done else Memory.GARBAGE
 
     def _reset(self) -> ResetResult:
-        self.reset_owed = False
         self.generation = Generation(self.generation.era, self.generation.number + 1)
         self.stored.clear()
         self.leases.clear()

@@ -6,60 +6,20 @@ what the request's tokens make it.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from enum import Enum
 
 from engines.daemon import SimulatedSession
-from engines.memory import Content, Memory
+from engines.memory import Memory
 from engines.pool import NULL, Pool
-from kvstow.client import GroupHits, SessionState, TransferState
-from kvstow.client.engines.paged.board import BoardView
-from kvstow.client.engines.paged.scheduler import Engine, SchedulerHalf, Written
+from engines.request import Request, Stage
+from engines.workers import SimulatedWorkers
+from kvstow.client import GroupHits, TransferState
+from kvstow.client.engines.paged.engine import Engine, Written
+from kvstow.client.engines.paged.scheduler import SchedulerHalf
 from kvstow.client.engines.paged.shape import Shape
-from kvstow.client.engines.paged.steps import EndedLoad, Report, Step
+from kvstow.client.engines.paged.steps import EndedLoad, Report
 
 STEP_TOKENS = 6
 LAZY_BLOCKS = 4
-
-
-class Stage(Enum):
-    """Where a request is."""
-
-    WAITING = "waiting"
-    LOADING = "loading"
-    RUNNING = "running"
-    OVER = "over"
-
-
-@dataclass(eq=False)
-class Request:
-    """A request, with the attributes that a half looks at."""
-
-    request_id: str
-    tokens: bytes
-    goal: int
-    skip_reading_prefix_cache: bool
-    block_hashes: list[bytes]
-    num_prompt_tokens: int
-    num_computed_tokens: int = 0
-    num_in_flight_tokens: int = 0
-    stage: Stage = Stage.WAITING
-    tables: list[list[int]] = field(default_factory=list)
-
-    @property
-    def num_tokens(self) -> int:
-        """With what was generated."""
-        return len(self.tokens)
-
-    def grow(self, hash_tokens: int) -> None:
-        """Generate a token, the same after the same ones."""
-        self.tokens += bytes([sum(self.tokens) % 251])
-        self.hash(hash_tokens)
-
-    def hash(self, hash_tokens: int) -> None:
-        """Name the blocks that are full by their tokens."""
-        ends = range(hash_tokens, len(self.tokens) + 1, hash_tokens)
-        self.block_hashes = [self.tokens[:end] for end in ends]
 
 
 class SimulatedEngine:
@@ -75,6 +35,7 @@ class SimulatedEngine:
         self.pool = Pool(shape.block_count)
         self.session = SimulatedSession(self.memory)
         self.now = 0.0
+        self._workers = SimulatedWorkers(shape, self.memory, self.session)
         engine = Engine(
             shape,
             world_size=1,
@@ -86,14 +47,12 @@ class SimulatedEngine:
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self._handed_out: list[int] = []
-        self._last_name = 0
         self.unreported: set[str] = set()
 
     def add(self, tokens: bytes, generate: int, skip: bool) -> Request:
         """A request arrives."""
-        self._last_name += 1
         goal = len(tokens) + generate
-        request = Request(str(self._last_name), tokens, goal, skip, [], len(tokens))
+        request = Request(str(len(self.requests) + 1), tokens, goal, skip, [], len(tokens))
         request.hash(self.shape.hash_tokens)
         self.requests[request.request_id] = request
         self.waiting.append(request)
@@ -109,18 +68,16 @@ class SimulatedEngine:
         for request, count in scheduled:
             request.num_computed_tokens += count
             request.num_in_flight_tokens += count
-        self._work(step, scheduled)
+        self._workers.work(step, self._handed_out, scheduled)
         self._take_output(step.ended, scheduled)
         ticket = self.session.ticket
-        if ticket is not None and self.session.state is SessionState.OPEN:
+        if ticket is not None:
             self.session.attached.add(ticket)
-        self.half.hear(Report({0: ticket} if ticket in self.session.attached and ticket else {}))
+        self.half.hear(Report({0: ticket} if ticket else {}))
 
     def abort(self, request: Request) -> None:
         """Its user has gone."""
-        for queue in (self.waiting, self.running):
-            if request in queue:
-                queue.remove(request)
+        (self.running if request in self.running else self.waiting).remove(request)
         self._finish(request)
 
     def preempt_all(self) -> None:
@@ -137,11 +94,10 @@ class SimulatedEngine:
             return None
         return self.half.reset() and local
 
-    def end_copies(self, blocks: set[int] | None = None) -> None:
-        """End copies well; all, or those that touch certain blocks."""
+    def end_copies(self) -> None:
+        """End all copies well."""
         for copy in list(self.session.copies):
-            if blocks is None or copy.suspected_blocks & blocks:
-                self.session.end(copy, TransferState.DONE)
+            self.session.end(copy, TransferState.DONE)
 
     # Scheduling.
 
@@ -289,47 +245,6 @@ class SimulatedEngine:
             self.pool.give_back(table)
         request.tables = []
 
-    # The workers.
-
-    def _work(self, step: Step, scheduled: Sequence[tuple[Request, int]]) -> None:
-        self._keep_fences(step)
-        for block in self._handed_out:
-            self.memory.write(block, Memory.GARBAGE)
-        for request, count in scheduled:
-            for group, shape in enumerate(self.shape.groups):
-                start = request.num_computed_tokens - count
-                self._attend(request, group, shape.first_needed(start), start)
-                self._compute(request, group, start, start + count)
-
-    def _keep_fences(self, step: Step) -> None:
-        """End the stores that read what is overwritten; there must be a fence for each, and no other."""
-        view = BoardView(step.board)
-        handed_out = set(self._handed_out)
-        readers = [copy for copy in self.session.copies if copy.suspected_blocks & handed_out]
-        assert all(copy.is_store for copy in readers), "a block under a load was handed out"
-        left = [number for number in step.fences if not view.wait(number, -1)]
-        assert len(left) == len(readers), "fences are not those of the stores that need one"
-        self.end_copies(handed_out)
-        assert all(view.wait(number, -1) for number in step.fences)
-
-    def _attend(self, request: Request, group: int, first: int, tokens: int) -> None:
-        """Whatever is attended to must be what the request's tokens make it."""
-        block_tokens = self.shape.groups[group].block_tokens
-        for position in range(first, tokens // block_tokens):
-            content = self.memory.read(request.tables[group][position])
-            key = request.tokens[: (position + 1) * block_tokens]
-            assert content[:2] == (group, key), f"{content} instead of {(group, key)}"
-
-    def _compute(self, request: Request, group: int, start: int, stop: int) -> None:
-        block_tokens = self.shape.groups[group].block_tokens
-        for token in range(start, stop):
-            block = request.tables[group][token // block_tokens]
-            version = self.memory.version
-            if token % block_tokens:
-                version = min(version, self.memory.read(block).version)
-            if block != NULL:
-                self.memory.write(block, Content(group, request.tokens[: token + 1], version))
-
     # Their output.
 
     def _take_output(
@@ -354,8 +269,8 @@ class SimulatedEngine:
             return
         assert request.stage is Stage.LOADING
         request.stage = Stage.WAITING
-        if load.failed_blocks:
-            request.num_computed_tokens = self._valid_tokens(request, set(load.failed_blocks))
+        if failed := set(load.failed_blocks):
+            request.num_computed_tokens = self._valid_tokens(request, failed)
         if not request.num_computed_tokens:
             self._free(request)
             return

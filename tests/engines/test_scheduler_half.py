@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engines.engine import SimulatedEngine, Stage
+from engines.engine import SimulatedEngine
+from engines.request import Stage
 from kvstow.client import TransferState
 from kvstow.client.engines.paged.shape import GroupShape, Shape
 
@@ -93,7 +94,7 @@ class Interleavings(RuleBasedStateMachine):
 
     @rule(what=st.sampled_from(["silent", "full", "picky"]), value=st.booleans())
     def change(self, what: str, value: bool) -> None:
-        setattr(self.engine.session, what, value)
+        setattr(self.engine.session.faults, what, value)
 
     @invariant()
     def only_those_who_wait_hold_anything(self) -> None:
@@ -103,13 +104,14 @@ class Interleavings(RuleBasedStateMachine):
     @invariant()
     def nothing_older_than_a_reset_can_be_found(self) -> None:
         session, version = self.engine.session, self.engine.memory.version
-        if not session.reset_owed:
+        if not session.faults.reset_owed:
             assert all(content.version == version for content in session.stored.values())
 
     def teardown(self) -> None:
         engine = self.engine
         engine.session.come_back()
-        engine.session.silent = engine.session.full = engine.session.picky = False
+        faults = engine.session.faults
+        faults.silent = faults.full = faults.picky = False
         engine.session.settle_reset()
         for _ in range(MOST_STEPS):
             if not (engine.waiting or engine.running or engine.half.is_busy()):

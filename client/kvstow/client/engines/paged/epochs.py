@@ -19,16 +19,31 @@ class HeardResets:
     """Keeps what the session hears of resets until the engine's next step; for any thread."""
 
     def __init__(self) -> None:
-        self._generations: deque[int] = deque()
+        self._generations: deque[int | None] = deque()
 
     def hear(self, event: SessionEvent) -> None:
         """A session's `Callbacks.on_event`."""
         if isinstance(event, cache_pb2.SpaceReset):
             self._generations.append(event.generation)
 
-    def take(self) -> list[int]:
-        """The generations that resets have led to since the last call."""
-        return [self._generations.popleft() for _ in range(len(self._generations))]
+    def hear_reopening(self) -> None:
+        """A session's `Callbacks.on_reopen`."""
+        self._generations.append(None)
+
+    def any_since(self, generation: int) -> bool:
+        """Whether a reset was heard since the last call that led beyond this generation.
+
+        After the session was opened again, generations do not compare with this one: every reset
+        counts.
+        """
+        found = False
+        for _ in range(len(self._generations)):
+            heard = self._generations.popleft()
+            if heard is None:
+                generation = 0
+            else:
+                found |= heard > generation
+        return found
 
 
 class Epochs:
@@ -42,14 +57,12 @@ class Epochs:
         current: rises by one with each; begins at 1.
         generation: in which the KV of the current epoch is to be stored. It is as old as the last
             observation, so that a reset that came since then makes the daemon refuse the store.
-        openings: how often another opening of the session was seen.
     """
 
     def __init__(self, heard: HeardResets) -> None:
         self._heard = heard
         self.current = 1
         self.generation = Generation(0, FIRST_GENERATION)
-        self.openings = 0
         self._ticket: Ticket | None = None
 
     def begin(self) -> None:
@@ -61,17 +74,21 @@ class Epochs:
         if ticket is not None and ticket == self._ticket:
             self.generation = generation
 
-    def observe(self, ticket: Ticket | None, generation: Generation) -> None:
-        """What the session believes now; called with every step."""
-        if any(number > self.generation.number for number in self._heard.take()):
+    def observe(self, ticket: Ticket | None, generation: Generation) -> bool:
+        """What the session believes now; called with every step.
+
+        Returns:
+            True if nothing that was stored is stored any more.
+        """
+        epoch, known = self.current, self._ticket
+        if self._heard.any_since(self.generation.number):
             self.current += 1
         if ticket is None:
-            return
+            return epoch != self.current
         expected = self.generation.number
-        if ticket != self._ticket:
-            self.openings += 1
-            if self._ticket is None or ticket.boot_id != self._ticket.boot_id:
-                expected = FIRST_GENERATION
+        if known is None or ticket.boot_id != known.boot_id:
+            expected = FIRST_GENERATION
         if generation.number != expected:
             self.current += 1
         self._ticket, self.generation = ticket, generation
+        return epoch != self.current or ticket != known

@@ -16,6 +16,7 @@ from kvstow.client.errors import Refused
 from kvstow.client.hits import Hits
 from kvstow.client.transfer import Transfer, TransferState
 
+from .account import Account
 from .blocks import EngineBlocks
 from .requests import Tracked
 from .session import CacheSession
@@ -32,7 +33,7 @@ class Load:
     Attributes:
         tracked: its request.
         keys, blocks: by group.
-        hits: what a lookup said of the keys; None if there was none, and it can only fail.
+        hits: what a lookup said of the keys.
         since: when it was admitted.
         transfer: once it was sent.
         wanted: the request is not over.
@@ -41,7 +42,7 @@ class Load:
     tracked: Tracked
     keys: Mapping[int, list[bytes]]
     blocks: Mapping[int, list[int]]
-    hits: Hits | None
+    hits: Hits
     since: float
     transfer: Transfer | None = None
     wanted: bool = True
@@ -56,16 +57,21 @@ class Loads:
     """All loads that have not been reported."""
 
     def __init__(
-        self, session: CacheSession, blocks: EngineBlocks, clock: Callable[[], float]
+        self,
+        session: CacheSession,
+        blocks: EngineBlocks,
+        account: Account,
+        clock: Callable[[], float],
     ) -> None:
         self._session = session
+        self._account = account
         self._blocks = blocks
         self._clock = clock
         self._waiting: list[Load] = []
         self._running: list[Load] = []
         self._ended: list[EndedLoad] = []
         self._keys: dict[bytes, Load] = {}
-        self.failed_count = 0
+        self._destinations: list[int] = []
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._running) + len(self._ended)
@@ -74,8 +80,14 @@ class Loads:
         """A request was admitted with blocks that are to be loaded."""
         load.tracked.loading = True
         self._waiting.append(load)
+        self._destinations += load.numbers
         for keys in load.keys.values():
             self._keys.update(dict.fromkeys(keys, load))
+
+    def take_destinations(self) -> list[int]:
+        """Blocks of the loads that were added since the last call."""
+        taken, self._destinations = self._destinations, []
+        return taken
 
     def are_loading(self, key: bytes) -> bool:
         """Whether another request will soon have that block in the engine."""
@@ -126,8 +138,7 @@ class Loads:
     def _send(self, load: Load) -> None:
         request_id = load.tracked.request.request_id
         try:
-            if load.hits is not None:
-                load.transfer = self._session.load(load.keys, load.blocks, load.hits)
+            load.transfer = self._session.load(load.keys, load.blocks, load.hits)
         except Refused:
             load.transfer = None
         if load.transfer is None or not load.transfer.id:
@@ -152,8 +163,9 @@ class Loads:
                     del self._keys[key]
         if failed and load.wanted:
             tracked.bypassed = True
-            self.failed_count += 1
+            self._account.add(failed_loads=1)
         if not failed and load.wanted:
+            self._account.add(loaded_blocks=len(load.numbers))
             for block in load.numbers:
                 self._blocks.mark_offered(block)
         reported = tuple(failed) if load.wanted else ()

@@ -62,7 +62,7 @@ class Tracked:
         promise: what is held for it.
         loading: a load for it has not been reported yet; its computed tokens are not computed.
         bypassed: a load for it failed, so it reads nothing any more.
-        step: the step in which it got its blocks; 0 before.
+        begun_at: how many tokens it began with, its own or shared, when it got its blocks last.
         scanned: for each group, up to which block it was looked through for blocks to offer.
         scan: the round of looking through in which that was.
         declined: keys of it that the daemon's admission policy did not take.
@@ -72,20 +72,19 @@ class Tracked:
     promise: Promise | None = None
     loading: bool = False
     bypassed: bool = False
-    step: int = 0
+    begun_at: int | None = None
     scanned: dict[int, int] = field(default_factory=dict)
     scan: int = 0
     declined: set[bytes] = field(default_factory=set)
 
-    def computed_tokens(self, heard_step: int) -> int:
+    @property
+    def computed_tokens(self) -> int:
         """Tokens whose KV is computed for sure: no placeholders, no drafts, nothing in flight.
 
-        What a request shares with others from its beginning may be computed in the step in which
-        it begins, by one of them.
-
-        Args:
-            heard_step: the last step that has ended.
+        What a request shares with others from its beginning may be computed by one of them in the
+        step in which it begins; that step has ended when it has computed something itself.
         """
-        if self.loading or not 0 < self.step <= heard_step:
+        if self.loading or self.begun_at is None:
             return 0
-        return max(0, self.request.num_computed_tokens - self.request.num_in_flight_tokens)
+        computed = self.request.num_computed_tokens - self.request.num_in_flight_tokens
+        return computed if computed > self.begun_at else 0

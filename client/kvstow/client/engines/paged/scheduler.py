@@ -12,62 +12,23 @@ Decided here: what happens in which order within a step. The order matters:
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
 
 from kvstow.client.errors import Unreachable
 
+from .account import Account
 from .blocks import EngineBlocks
-from .board import Board
+from .engine import Engine, Written
 from .epochs import Epochs, HeardResets
 from .finder import Finder
 from .loads import Load, Loads
 from .presence import Presence
-from .requests import BlockTable, EngineRequest, Tracked
+from .requests import EngineRequest, Tracked
 from .session import CacheSession
-from .shape import Shape
 from .steps import Report, Step
 from .stores import Offer, Stores
 
 _log = logging.getLogger(__name__)
-
-Evictable: TypeAlias = Callable[[], Iterable[tuple[int, bytes, int]]]
-"""Blocks that the engine evicts next, as group, key and block."""
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What the workers write in one step.
-
-    Attributes:
-        handed_out: blocks that were given to requests, to be written from now on.
-        copied_from: for those that begin as a copy of another block, the other.
-        zeroed: blocks that are zeroed first.
-    """
-
-    handed_out: Sequence[int] = ()
-    copied_from: Mapping[int, int] = field(default_factory=dict)
-    zeroed: Sequence[int] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """What the scheduler half must know of its engine.
-
-    Attributes:
-        shape: of its blocks.
-        world_size: number of ranks.
-        table: its block tables.
-        prompt_only: blocks with generated tokens are not offered.
-        evictable: if set, nothing is offered but what the engine evicts next.
-    """
-
-    shape: Shape
-    world_size: int
-    table: BlockTable
-    prompt_only: bool = False
-    evictable: Evictable | None = None
 
 
 class SchedulerHalf:
@@ -77,6 +38,9 @@ class SchedulerHalf:
         session: opened with an identity that fits the engine's shape.
         heard: gets the events of that session.
         clock: seconds, rising.
+
+    Attributes:
+        account: what it has done.
     """
 
     def __init__(
@@ -88,20 +52,15 @@ class SchedulerHalf:
     ) -> None:
         self._session = session
         self._engine = engine
-        self._board = Board()
+        self.account = Account(engine.keeps_news)
         self._epochs = Epochs(heard)
         self._blocks = EngineBlocks(engine.shape.block_count)
         self._presence = Presence(session, engine.world_size, clock)
-        self._loads = Loads(session, self._blocks, clock)
-        self._stores = Stores(
-            session, self._blocks, self._epochs, self._presence, self._board, clock
-        )
+        self._loads = Loads(session, self._blocks, self.account, clock)
+        self._stores = Stores(session, self._blocks, self._epochs, self._presence, clock)
         self._finder = Finder(session, engine.shape, self._presence, self._loads, clock)
         self._requests: dict[str, Tracked] = {}
-        self._destinations: list[int] = []
-        self._openings = 0
-        self._last_step = 0
-        self._heard_step = 0
+        self._admitted: list[Tracked] = []
 
     def add(self, request: EngineRequest) -> None:
         """A request has arrived."""
@@ -125,7 +84,8 @@ class SchedulerHalf:
             loaded_tokens: how many of the tokens that were found are to be loaded.
         """
         tracked = self._tracked(request)
-        tracked.step = self._last_step + 1
+        tracked.begun_at = None
+        self._admitted.append(tracked)
         tracked.scanned.clear()
         if loaded_tokens:
             self._loads.add(self._load(tracked, tables, loaded_tokens))
@@ -136,25 +96,27 @@ class SchedulerHalf:
 
     def step(self, written: Written) -> Step:
         """Everything for one step."""
-        self._last_step += 1
+        for tracked in self._admitted:
+            tracked.begun_at = tracked.request.num_computed_tokens
+        self._admitted.clear()
         self._observe()
         self._settle()
         self._collect()
         self._stores.send()
         overwritten = [*written.handed_out, *written.zeroed]
         fences = self._blocks.readers(overwritten)
+        self.account.add(fences=len(fences))
         self._hand_out(written)
         self._loads.send(overwritten)
         return Step(
             ticket=self._session.ticket,
-            board=self._board.path,
+            board=self._stores.board.path,
             fences=tuple(sorted(fences)),
             ended=self._loads.take_ended(),
         )
 
     def hear(self, report: Report | None) -> None:
-        """The output of the oldest step under way is there; called once for each."""
-        self._heard_step += 1
+        """A step's output is there: what it computed is computed."""
         if report is not None:
             self._presence.hear(report)
         self._observe()
@@ -172,7 +134,7 @@ class SchedulerHalf:
             return
         self._finder.release(tracked)
         self._loads.abandon(tracked)
-        if self._engine.evictable is None and self._stores.are_welcome():
+        if self._engine.evictable is None and self._stores.are_welcome(last_chance=True):
             for group, table in enumerate(tables):
                 ready = min(self._ready(tracked, group), len(table))
                 self._offer(tracked, group, 0, table[:ready], again=True)
@@ -185,7 +147,7 @@ class SchedulerHalf:
             nothing is found until then.
         """
         self._epochs.begin()
-        self._stores.forget()
+        self._forget()
         for tracked in self._requests.values():
             tracked.promise = None  # the reset ends all leases
         try:
@@ -196,6 +158,10 @@ class SchedulerHalf:
         self._epochs.settle(self._session.ticket, self._session.generation)
         return True
 
+    def take_counts(self) -> dict[str, int]:
+        """What has risen since the last call; see `Account`."""
+        return self.account.take_counts(self._session.counters())
+
     def is_busy(self) -> bool:
         """Whether the engine must go on with its steps, if need be empty ones."""
         return bool(len(self._loads) or self._stores.batch_count)
@@ -203,7 +169,7 @@ class SchedulerHalf:
     def close(self, wait_s: float) -> None:
         """End the session; waits for stores that are under way."""
         self._session.close(wait_s)
-        self._board.close()
+        self._stores.board.close()
 
     def _tracked(self, request: EngineRequest) -> Tracked:
         found = self._requests.get(request.request_id)
@@ -212,14 +178,17 @@ class SchedulerHalf:
         return found
 
     def _observe(self) -> None:
-        epoch = self._epochs.current
-        self._epochs.observe(self._session.ticket, self._session.generation)
-        if epoch != self._epochs.current or self._openings != self._epochs.openings:
-            self._openings = self._epochs.openings
-            self._stores.forget()
+        if self._epochs.observe(self._session.ticket, self._session.generation):
+            self._forget()
+
+    def _forget(self) -> None:
+        """Nothing that was stored is stored any more."""
+        self._stores.forget()
+        self.account.drop_all()
 
     def _settle(self) -> None:
-        self._stores.settle()
+        stored = self._stores.settle()
+        self.account.add_stored((offer.group, offer.key) for offer in stored)
         self._loads.settle()
 
     def _collect(self) -> None:
@@ -246,7 +215,7 @@ class SchedulerHalf:
     def _ready(self, tracked: Tracked, group: int) -> int:
         """How many blocks of the request are full, computed and have a key."""
         shape, request = self._engine.shape, tracked.request
-        tokens = tracked.computed_tokens(self._heard_step)
+        tokens = tracked.computed_tokens
         if self._engine.prompt_only:
             tokens = min(tokens, request.num_prompt_tokens)
         tokens = min(tokens, len(request.block_hashes) * shape.hash_tokens)
@@ -273,8 +242,7 @@ class SchedulerHalf:
 
     def _load(self, tracked: Tracked, tables: Sequence[Sequence[int]], loaded_tokens: int) -> Load:
         shape, promise = self._engine.shape, tracked.promise
-        if promise is None:  # nothing was promised: it can only fail, with all blocks there are
-            return Load(tracked, {}, dict(enumerate(map(list, tables))), None, 0.0)
+        assert promise is not None, "the engine loads what was not found"
         keys: dict[int, list[bytes]] = {}
         blocks: dict[int, list[int]] = {}
         for group, table in enumerate(tables):
@@ -289,11 +257,9 @@ class SchedulerHalf:
             ]
             keys[group] = [key for key, _ in pairs]
             blocks[group] = [block for _, block in pairs]
-            self._destinations += blocks[group]
         return Load(tracked, keys, blocks, promise.hits, promise.at)
 
     def _hand_out(self, written: Written) -> None:
-        blocks = [*written.handed_out, *self._destinations]
-        self._destinations.clear()
+        blocks = [*written.handed_out, *self._loads.take_destinations()]
         self._stores.drop(blocks)
         self._blocks.hand_out(blocks, self._epochs.current, written.copied_from)

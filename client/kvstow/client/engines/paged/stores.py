@@ -11,7 +11,7 @@ blocks again, because the daemon may have evicted some. Only the scheduler threa
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from kvstow.client.errors import STALE_GENERATION, Refused
@@ -49,11 +49,18 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A store under way, with what it offered in the order of positions in the transfer."""
+    """A store under way.
+
+    Attributes:
+        number: on the board.
+        offers: what it offered, in the order of positions in the transfer.
+        void: what it stores is void already.
+    """
 
     number: int
     transfer: Transfer
     offers: Sequence[Offer]
+    void: bool = False
 
 
 class Stores:
@@ -61,7 +68,7 @@ class Stores:
 
     Attributes:
         scan: rises when requests must be looked through from their first block.
-        stored: called with the offers that were stored by this engine.
+        board: where their ends are marked.
     """
 
     def __init__(
@@ -70,14 +77,13 @@ class Stores:
         blocks: EngineBlocks,
         epochs: Epochs,
         presence: Presence,
-        board: Board,
         clock: Callable[[], float],
     ) -> None:
         self._session = session
         self._blocks = blocks
         self._epochs = epochs
         self._presence = presence
-        self._board = board
+        self.board = Board()
         self._clock = clock
         self._batch: dict[int, Offer] = {}
         self._keys: set[tuple[int, bytes]] = set()
@@ -91,9 +97,10 @@ class Stores:
         """Blocks that wait to be sent."""
         return len(self._batch)
 
-    def are_welcome(self) -> bool:
-        """Whether it makes sense to collect."""
-        return self._session.state is SessionState.OPEN and self._clock() >= self._retry_at
+    def are_welcome(self, last_chance: bool = False) -> bool:
+        """Whether it makes sense to collect; soon after a refusal only if it is the last chance."""
+        is_time = last_chance or self._clock() >= self._retry_at
+        return is_time and self._session.state is SessionState.OPEN
 
     def collect(self, offers: Iterable[Offer], again: bool = False) -> None:
         """Take what is new of these blocks into the next transfer.
@@ -133,7 +140,9 @@ class Stores:
 
     def forget(self) -> None:
         """Nothing that was stored is stored any more, and nothing collected may be."""
-        self.drop(list(self._batch))
+        self._batch.clear()
+        self._keys.clear()
+        self._flights = [replace(flight, void=True) for flight in self._flights]
         self._blocks.forget_offers()
         self.scan += 1
 
@@ -160,21 +169,10 @@ class Stores:
         self.scan += 1
 
     def _take(self) -> list[Offer]:
-        taken = sorted(
-            [self._batch.pop(block) for block in list(self._batch)[:MAX_KEYS]],
-            key=lambda offer: offer.group,
-        )
-        return [offer for offer in taken if self._is_current(offer)]
-
-    def _is_current(self, offer: Offer) -> bool:
-        current = self._blocks.may_be_stored(offer.block, self._epochs.current)
-        if not current:
-            self._keys.discard((offer.group, offer.key))
-        return current
+        taken = [self._batch.pop(block) for block in list(self._batch)[:MAX_KEYS]]
+        return sorted(taken, key=lambda offer: offer.group)
 
     def _send(self, offers: list[Offer]) -> None:
-        if not offers:
-            return
         groups = {group: list(some) for group, some in groupby(offers, lambda one: one.group)}
         keys = {group: [offer.key for offer in some] for group, some in groups.items()}
         blocks = {group: [offer.block for offer in some] for group, some in groups.items()}
@@ -198,12 +196,14 @@ class Stores:
             self._blocks.mark_offered(offer.block)
             if status == "A":
                 self._blocks.begin_reading(offer.block, number)
-        transfer.add_done_callback(lambda _: self._board.mark(number))
+        transfer.add_done_callback(lambda _: self.board.mark(number))
 
     def _end(self, flight: Flight) -> list[Offer]:
         transfer, offers = flight.transfer, flight.offers
         for offer in offers:
             self._blocks.end_reading(offer.block, flight.number)
+        if flight.void:
+            return []  # its keys may be under way again
         self._release(offers)
         statuses = transfer.statuses or "?" * len(offers)
         failed = transfer.failed_positions

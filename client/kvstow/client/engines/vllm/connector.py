@@ -5,12 +5,14 @@ method translates vLLM's types and passes on.
 """
 
 import logging
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from vllm.config import VllmConfig
 from vllm.distributed import get_tensor_model_parallel_rank
+from vllm.distributed.kv_events import KVCacheEvent
 from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1,
     KVConnectorMetadata,
@@ -18,6 +20,10 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorTransferResults,
     KVConnectorWorkerMetadata,
     SupportsHMA,
+)
+from vllm.distributed.kv_transfer.kv_connector.v1.metrics import (
+    KVConnectorPromMetrics,
+    KVConnectorStats,
 )
 from vllm.v1.attention.backend import AttentionMetadata
 from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
@@ -29,10 +35,12 @@ from vllm.v1.request import Request
 
 from kvstow.client.engines.paged.options import parse_options
 
+from .kv_events import events_of
 from .layout import LAYOUT
 from .metadata import ReportMetadata, StepMetadata
 from .scheduling import EngineScheduler
 from .serving import EngineWorker
+from .stats import KvstowMetrics, KvstowStats
 
 _log = logging.getLogger(__name__)
 
@@ -128,6 +136,34 @@ class KvstowConnector(KVConnectorBase_V1, SupportsHMA):
     def reset_cache(self) -> bool | None:
         """Empty the space; False if the daemon could not be reached, see `SchedulerHalf.reset`."""
         return self._half.half.reset()
+
+    def take_events(self) -> Iterable[KVCacheEvent]:
+        """What this engine stored, and what it knows to be gone."""
+        return list(events_of(self._half.half.account.take_news()))
+
+    def get_kv_connector_stats(self) -> KVConnectorStats | None:
+        """Counts since the last call; only the scheduler's side has any."""
+        if self._scheduler is None:
+            return None
+        return KvstowStats(self._scheduler.half.take_counts())
+
+    @classmethod
+    def build_kv_connector_stats(
+        cls, data: dict[str, Any] | None = None
+    ) -> KVConnectorStats | None:
+        """Counts that have travelled to another process."""
+        return KvstowStats(data or {})
+
+    @classmethod
+    def build_prom_metrics(
+        cls,
+        vllm_config: VllmConfig,
+        metric_types: dict[Any, Any],
+        labelnames: list[str],
+        per_engine_labelvalues: dict[int, list[object]],
+    ) -> KVConnectorPromMetrics | None:
+        """The counts as Prometheus metrics."""
+        return KvstowMetrics(vllm_config, metric_types, labelnames, per_engine_labelvalues)
 
     # The workers' side.
 

@@ -12,9 +12,10 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.kv_cache_interface import KVCacheConfig
 
 from kvstow.client import Callbacks, Client
+from kvstow.client.engines.paged.engine import Engine
 from kvstow.client.engines.paged.epochs import HeardResets
 from kvstow.client.engines.paged.options import Options
-from kvstow.client.engines.paged.scheduler import Engine, SchedulerHalf
+from kvstow.client.engines.paged.scheduler import SchedulerHalf
 from kvstow.client.engines.paged.steps import Step
 
 from .layout import engine_name, identity_of, shape_of
@@ -50,15 +51,17 @@ class EngineScheduler:
         session = self._client.open(
             identity_of(config, cache, options),
             engine_name(options, transfer.engine_id),
-            callbacks=Callbacks(on_event=heard.hear),
+            callbacks=Callbacks(heard.hear, heard.hear_reopening),
             must_connect=False,
         )
+        events = config.kv_events_config
         engine = Engine(
             shape=self._shape,
             world_size=config.parallel_config.world_size,
             table=self._table,
             prompt_only=options.offload_prompt_only,
             evictable=self._evictable if options.is_lazy else None,
+            keeps_news=bool(events and events.enable_kv_cache_events),
         )
         self.half = SchedulerHalf(session, heard, engine, time.monotonic)
 

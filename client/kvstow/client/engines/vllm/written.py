@@ -2,7 +2,7 @@
 
 from vllm.v1.core.sched.output import SchedulerOutput
 
-from kvstow.client.engines.paged.scheduler import Written
+from kvstow.client.engines.paged.engine import Written
 from kvstow.client.engines.paged.shape import Shape
 
 

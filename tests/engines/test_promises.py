@@ -1,0 +1,231 @@
+"""What the connector's halves promise beyond safety: what is stored, when, and how often is asked."""
+
+from collections.abc import Callable
+from unittest.mock import patch
+
+import pytest
+
+from engines.engine import SimulatedEngine
+from engines.request import Request, Stage
+from kvstow.client import TransferState
+from kvstow.client.engines.paged.shape import GroupShape, Shape
+
+SMALL = Shape((GroupShape(2),), hash_tokens=2, block_count=14)
+LARGE = Shape((GroupShape(2),), hash_tokens=2, block_count=100)
+WINDOWED = Shape((GroupShape(2), GroupShape(2, 5)), hash_tokens=2, block_count=100)
+PROMPT = bytes(range(20, 31))
+MOST_STEPS = 200
+
+
+def step_until(engine: SimulatedEngine, condition: Callable[[], object]) -> None:
+    """Step, and end copies well, until a condition holds."""
+    for _ in range(MOST_STEPS):
+        if condition():
+            return
+        engine.step()
+        engine.end_copies()
+    pytest.fail("it never came to this")
+
+
+def run(engine: SimulatedEngine, tokens: bytes, generate: int = 0, skip: bool = False) -> Request:
+    """Answer a request, and store what it leaves behind."""
+    request = engine.add(tokens, generate, skip)
+    step_until(engine, lambda: request.stage is Stage.OVER and not engine.half.is_busy())
+    engine.step()
+    return request
+
+
+def stored_keys(engine: SimulatedEngine, group: int = 0) -> set[bytes]:
+    """Keys that a lookup would find."""
+    return {key for number, key in engine.session.stored if number == group}
+
+
+def full_keys(tokens: bytes, computed: int) -> set[bytes]:
+    """Keys of the blocks that are full with the first `computed` of these tokens."""
+    return {tokens[:end] for end in range(2, computed + 1, 2)}
+
+
+@pytest.mark.parametrize("length", range(1, 14))
+@pytest.mark.parametrize("generate", [0, 1, 5])
+def test_every_computed_block_is_stored(length: int, generate: int) -> None:
+    """Whatever the sizes of the steps; the last token is never computed."""
+    engine = SimulatedEngine(LARGE)
+    request = run(engine, bytes(range(length)), generate)
+    assert stored_keys(engine) == full_keys(request.tokens, length + generate)
+
+
+def test_a_prefix_comes_back_into_an_engine_that_has_forgotten_it() -> None:
+    engine = SimulatedEngine(LARGE)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    again = engine.add(PROMPT, 0, False)
+    engine.step()
+    assert again.stage is Stage.LOADING
+    assert again.num_computed_tokens == 10
+
+
+def test_windows_store_and_load_what_is_in_the_window() -> None:
+    engine = SimulatedEngine(WINDOWED)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    again = engine.add(PROMPT, 0, False)
+    engine.step()
+    assert again.num_computed_tokens == 10
+    assert [block != 0 for block in again.tables[1]] == [False, False, False, True, True]
+
+
+def test_one_transfer_a_step_whatever_the_number_of_requests() -> None:
+    engine = SimulatedEngine(LARGE)
+    with patch.object(engine.session, "store", wraps=engine.session.store) as store:
+        for first in range(3):
+            engine.add(bytes([first, 1]), 0, False)
+        engine.step()
+        assert store.call_count == 0, "nothing is computed yet"
+        engine.step()
+        assert store.call_count == 1
+        assert len(store.call_args.args[0][0]) == 3
+
+
+def test_what_was_refused_is_offered_again_while_the_request_runs() -> None:
+    engine = SimulatedEngine(LARGE)
+    engine.session.faults.full = True
+    request = engine.add(PROMPT, 60, False)
+    step_until(engine, lambda: request.num_computed_tokens > 14)
+    assert not engine.session.stored
+    engine.session.faults.full = False
+    step_until(engine, lambda: full_keys(request.tokens, 14) <= stored_keys(engine))
+    assert request.stage is Stage.RUNNING
+
+
+def test_what_failed_is_offered_again() -> None:
+    engine = SimulatedEngine(LARGE)
+    request = engine.add(PROMPT, 60, False)
+    step = 0
+    while not engine.session.copies:
+        engine.step()
+        step += 1
+    engine.session.end(engine.session.copies[0], TransferState.FAILED, [0])
+    step_until(engine, lambda: full_keys(request.tokens, 12) <= stored_keys(engine))
+
+
+def test_what_was_evicted_is_offered_again_in_the_end() -> None:
+    engine = SimulatedEngine(LARGE)
+    request = engine.add(PROMPT, 20, False)
+    step_until(engine, lambda: request.num_computed_tokens > 14)
+    for name in list(engine.session.stored):
+        assert engine.session.evict(name)
+    step_until(engine, lambda: request.stage is Stage.OVER and not engine.half.is_busy())
+    assert stored_keys(engine) == full_keys(request.tokens, 30)
+
+
+def test_what_was_declined_is_not_offered_again_by_the_same_request() -> None:
+    """It would count as another sight of the key."""
+    engine = SimulatedEngine(LARGE)
+    engine.session.faults.picky = True
+    run(engine, PROMPT, 4)
+    assert not engine.session.stored
+    assert engine.pool.reset()
+    run(engine, PROMPT, 4)
+    assert stored_keys(engine) == full_keys(PROMPT, 10) | stored_keys(engine)
+
+
+def test_after_a_restart_of_the_daemon_all_is_stored_again() -> None:
+    engine = SimulatedEngine(LARGE)
+    request = engine.add(PROMPT, 30, False)
+    step_until(engine, lambda: request.num_computed_tokens > 14)
+    engine.session.die()
+    for _ in range(3):
+        engine.step()
+    engine.session.come_back()
+    step_until(engine, lambda: full_keys(request.tokens, 18) <= stored_keys(engine))
+    assert request.stage is Stage.RUNNING
+
+
+def test_a_request_that_runs_across_a_reset_stores_only_what_comes_after_it() -> None:
+    engine = SimulatedEngine(LARGE)
+    request = engine.add(PROMPT, 20, False)
+    step_until(engine, lambda: request.num_computed_tokens == 15)
+    assert engine.reset(running=False) is False, "blocks are in use"
+    step_until(engine, lambda: request.stage is Stage.OVER and not engine.half.is_busy())
+    assert stored_keys(engine) == full_keys(request.tokens, 30) - full_keys(request.tokens, 16)
+
+
+def test_a_reset_does_not_wait_for_the_stores_it_made_void() -> None:
+    """The same keys are stored anew while the copies of the old ones still run."""
+    engine = SimulatedEngine(LARGE)
+    engine.add(PROMPT, 0, False)
+    while not engine.session.copies:
+        engine.step()
+    old = set(map(id, engine.session.copies))
+    assert engine.reset(running=True)
+    for _ in range(MOST_STEPS):
+        engine.step()
+        for copy in [copy for copy in engine.session.copies if id(copy) not in old]:
+            engine.session.end(copy, TransferState.DONE)
+    assert {id(copy) for copy in engine.session.copies} == old
+    assert stored_keys(engine) == full_keys(PROMPT, 10)
+
+
+def test_a_request_that_must_not_read_asks_nothing_and_stores() -> None:
+    engine = SimulatedEngine(LARGE)
+    run(engine, PROMPT, skip=True)
+    assert not engine.session.lookups
+    assert stored_keys(engine) == full_keys(PROMPT, 10)
+
+
+def test_the_daemon_is_not_asked_again_while_a_request_cannot_be_admitted() -> None:
+    engine = SimulatedEngine(SMALL)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    blocks = [engine.pool.take_new() for _ in range(len(engine.pool.free))]
+    engine.session.lookups.clear()
+    request = engine.add(PROMPT, 0, False)
+    for _ in range(5):
+        engine.step()
+    assert engine.session.lookups == [request.request_id]
+    assert request.request_id in engine.session.leases
+    engine.abort(request)
+    assert not engine.session.leases
+    engine.pool.give_back(blocks)
+
+
+def test_a_request_whose_load_failed_reads_nothing_any_more() -> None:
+    engine = SimulatedEngine(LARGE)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    engine.session.lookups.clear()
+    request = engine.add(PROMPT, 0, False)
+    engine.step()
+    engine.step()
+    (load,) = engine.session.copies
+    engine.session.end(load, TransferState.FAILED, [0])
+    step_until(engine, lambda: request.stage is Stage.OVER)
+    assert engine.session.lookups == [request.request_id]
+
+
+def test_two_requests_do_not_load_the_same() -> None:
+    engine = SimulatedEngine(LARGE)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    first, second = engine.add(PROMPT, 0, False), engine.add(PROMPT, 0, False)
+    engine.step()
+    assert (first.stage, second.stage) == (Stage.LOADING, Stage.WAITING)
+    with patch.object(engine.session, "load", wraps=engine.session.load) as load:
+        step_until(engine, lambda: second.stage is Stage.OVER)
+        assert load.call_count <= 1
+
+
+def test_lazily_nothing_is_stored_before_it_is_about_to_be_evicted() -> None:
+    engine = SimulatedEngine(LARGE, lazy=True)
+    run(engine, PROMPT)
+    assert not engine.session.stored
+
+
+def test_lazily_what_was_evicted_comes_back() -> None:
+    engine = SimulatedEngine(SMALL, lazy=True)
+    run(engine, PROMPT)
+    for first in range(3):
+        run(engine, bytes(range(100 + 30 * first, 118 + 30 * first)))
+    again = engine.add(PROMPT, 0, False)
+    step_until(engine, lambda: again.stage is Stage.LOADING)
+    assert again.num_computed_tokens == 10
