@@ -42,7 +42,7 @@ def failed_loads(
 
 
 @contextmanager
-def slow_copies(daemon: Kvstowd, delay_s: float = 0.02) -> Iterator[None]:
+def slow_copies(daemon: Kvstowd, delay_s: float) -> Iterator[None]:
     """Every copy takes longer, so that the engine goes on under it."""
     fault = debug_pb2.Fault(delay=debug_pb2.DelayCopy(delay_s=delay_s))
     with grpc.insecure_channel(daemon.target) as channel:

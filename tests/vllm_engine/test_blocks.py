@@ -10,11 +10,11 @@ from support.kvstowd import Kvstowd
 from vllm_engine.books import Books
 from vllm_engine.engine import PATIENT, OpenEngine, connector, prompt, running_engine
 from vllm_engine.faults import slow_copies
-from vllm_engine.tiny import tiny_llama
+from vllm_engine.tiny import BLOCK_TOKENS, tiny_llama
 
-BLOCK_COUNT = 32
-PROMPTS = [prompt(seed, 200) for seed in range(4)]
-LONG = 150
+BLOCK_COUNT = 25
+PROMPTS = [prompt(seed, 200) for seed in range(3)]
+LONG = 100
 MANY = {"num_gpu_blocks_override": 128}
 FEW = {"num_gpu_blocks_override": BLOCK_COUNT, "max_model_len": 512}
 
@@ -45,7 +45,7 @@ def expected() -> tuple[list[tuple[int, ...]], list[torch.Tensor]]:
 
 @pytest.fixture(scope="module")
 def running(expected: object, daemon: Kvstowd) -> Iterator[OpenEngine]:
-    """An engine with the connector and with too few blocks for four long requests."""
+    """An engine with the connector and with too few blocks for the requests together."""
     with running_engine(tiny_llama(), connector(daemon.target, **PATIENT), **FEW) as engine:
         yield engine
 
@@ -67,7 +67,7 @@ def test_abort_before_the_first_step(engine: OpenEngine) -> None:
 
 def test_abort_of_a_request_that_never_fitted(engine: OpenEngine, books: Books) -> None:
     """It is looked up and found, but there are no blocks for it: what it holds is given back."""
-    engine.run(PROMPTS[3])
+    engine.run(PROMPTS[2])
     engine.forget()
     books.wait_quiet()
     names = [engine.add(tokens, LONG) for tokens in PROMPTS]
@@ -105,6 +105,22 @@ def test_abort_during_a_store(
     assert answer.tokens == expected[0][0]
 
 
+def test_blocks_are_not_overwritten_under_a_store(
+    engine: OpenEngine, daemon: Kvstowd, books: Books
+) -> None:
+    """The engine gives a finished request's blocks to the next ones, which wait until they were copied."""
+    first, *others = [prompt(10 + seed, 400) for seed in range(3)]
+    with slow_copies(daemon, 2.0):
+        (cold,) = engine.run(first)
+        assert books.transfer_count
+        engine.run(*others)
+    engine.forget()
+    books.wait_quiet()
+    (warm,) = engine.run(first)
+    assert warm.cached_count == len(first) // BLOCK_TOKENS * BLOCK_TOKENS
+    assert warm.tokens == cold.tokens
+
+
 @pytest.mark.parametrize("round_", ["cold", "warm"])
 def test_preemption_while_stores_are_in_flight(
     engine: OpenEngine,
@@ -120,7 +136,7 @@ def test_preemption_while_stores_are_in_flight(
         engine.forget()
         books.wait_quiet()
     preempted = engine.preempted_count
-    with slow_copies(daemon):
+    with slow_copies(daemon, 0.03):
         names = [engine.add(each, LONG) for each in PROMPTS]
         found = contents(engine, names, LONG)
         assert [answer.tokens for answer in engine.finish(*names)] == tokens

@@ -91,6 +91,25 @@ def test_while_a_load_is_held(
     assert engine.finish(name)[0].tokens == expected[0]
 
 
+def test_under_a_request_that_goes_on(
+    engine: OpenEngine, books: Books, expected: tuple[tuple[int, ...], ...]
+) -> None:
+    """What it computed before is not stored any more, what it computes afterwards is."""
+    name = engine.add(PROMPT, LONG)
+    engine.step_until(lambda: engine.generated_count(name) > BLOCK_TOKENS, "generated tokens")
+    assert not engine.reset(), "vLLM cannot empty its own cache while blocks are in use"
+    assert not books.ready_count
+    assert engine.finish(name)[0].tokens == expected[0]
+    engine.settle()
+    books.wait_quiet()
+    computed = len(PROMPT) + LONG - 1
+    assert 0 < books.ready_count < (computed - len(PROMPT)) // BLOCK_TOKENS
+    engine.forget()
+    (again,) = engine.run(PROMPT, generate=LONG)
+    assert again.cached_count == 0, "computed before the reset"
+    assert again.tokens == expected[0]
+
+
 @pytest.mark.parametrize("kind", [STORE, None], ids=["a store held", "nothing held"])
 def test_of_running_requests(
     engine: OpenEngine,
