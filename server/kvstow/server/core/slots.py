@@ -30,18 +30,20 @@ class Extent:
     Attributes:
         number: which piece of the pool.
         place: where its slots stand in the table's lists.
+        shift: from the number of a slot in the table to where it lies in the pool.
         free: free slots, the lowest number last, so that slots are handed out in ascending runs. An array, because the
             garbage collector would walk lists: there are many after a reset.
         busy_count: slots that are held or taken; such an extent cannot be reclaimed.
         used_at: when a slot of it was last stored or read, in seconds of the caller's clock; UNUSED if all are free.
     """
 
-    __slots__ = ("busy_count", "free", "number", "place", "used_at")
+    __slots__ = ("busy_count", "free", "number", "place", "shift", "used_at")
 
     def __init__(self, number: int, place: int, slot_count: int) -> None:
         first = place * slot_count
         self.number = number
         self.place = place
+        self.shift = (number - place) * slot_count
         self.free = array("q", range(first + slot_count - 1, first - 1, -1))
         self.busy_count = 0
         self.used_at = UNUSED
@@ -67,7 +69,6 @@ class SlotTable:
 
     __slots__ = (
         "_open",
-        "_shifts",
         "_vacant",
         "busy_count",
         "extents",
@@ -94,7 +95,6 @@ class SlotTable:
         self.retired: list[BlockIndex] = []
         self._open: list[Extent] = []
         self._vacant: list[int] = []  # places whose extent was dropped
-        self._shifts: list[int] = []  # by place: from a slot's number to where it lies
 
     @property
     def slot_count(self) -> int:
@@ -114,7 +114,6 @@ class SlotTable:
     def add_extent(self, number: int) -> None:
         """Put an unused extent of the host pool to work for this size."""
         place = self._vacant.pop() if self._vacant else self._new_place()
-        self._shifts[place] = (number - place) * self.slots_per_extent
         extent = Extent(number, place, self.slots_per_extent)
         self.extents[place] = extent
         self._open.append(extent)
@@ -230,16 +229,15 @@ class SlotTable:
 
     def locate(self, slots: Iterable[int]) -> list[int]:
         """Where slots lie in the host pool: number of the extent * slots_per_extent + position in it, for each."""
-        shifts, per_extent = self._shifts, self.slots_per_extent
-        return [slot + shifts[slot // per_extent] for slot in slots]
+        extents, per_extent = self.extents, self.slots_per_extent
+        return [slot + extents[slot // per_extent].shift for slot in slots]
 
     def _new_place(self) -> int:
         self.keys.extend([None] * self.slots_per_extent)
         self.owners.extend([None] * self.slots_per_extent)
         self.holds.extend([0] * self.slots_per_extent)
         self.policy.grow(len(self.holds))
-        self._shifts.append(0)
-        return len(self._shifts) - 1
+        return len(self.holds) // self.slots_per_extent - 1
 
     def _leave_busy(self, slot: int, now: float) -> None:
         extent = self.extents[slot // self.slots_per_extent]
