@@ -125,8 +125,8 @@ def test_what_was_declined_is_not_offered_again_by_the_same_request() -> None:
     run(engine, PROMPT, 4)
     assert not engine.session.stored
     assert engine.pool.reset()
-    run(engine, PROMPT, 4)
-    assert stored_keys(engine) == full_keys(PROMPT, 10) | stored_keys(engine)
+    again = run(engine, PROMPT, 4)
+    assert stored_keys(engine) == full_keys(again.tokens, 14)
 
 
 def test_after_a_restart_of_the_daemon_all_is_stored_again() -> None:
@@ -153,7 +153,7 @@ def test_a_request_that_runs_across_a_reset_stores_only_what_comes_after_it() ->
 def test_a_reset_does_not_wait_for_the_stores_it_made_void() -> None:
     """The same keys are stored anew while the copies of the old ones still run."""
     engine = SimulatedEngine(LARGE)
-    engine.add(PROMPT, 0, False)
+    request = engine.add(PROMPT, 20, False)
     while not engine.session.copies:
         engine.step()
     old = set(map(id, engine.session.copies))
@@ -163,7 +163,7 @@ def test_a_reset_does_not_wait_for_the_stores_it_made_void() -> None:
         for copy in [copy for copy in engine.session.copies if id(copy) not in old]:
             engine.session.end(copy, TransferState.DONE)
     assert {id(copy) for copy in engine.session.copies} == old
-    assert stored_keys(engine) == full_keys(PROMPT, 10)
+    assert stored_keys(engine) == full_keys(request.tokens, 30)
 
 
 def test_a_request_that_must_not_read_asks_nothing_and_stores() -> None:
