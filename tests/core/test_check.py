@@ -140,6 +140,10 @@ def count_a_busy_slot_of_the_size(books: Books) -> None:
     table(books).busy_count += 1
 
 
+def count_an_idle_extent(books: Books) -> None:
+    table(books).idle_count += 1
+
+
 def lose_an_owner(books: Books) -> None:
     table(books).owners[slot_of(books, 3)] = None
 
@@ -256,6 +260,7 @@ MISTAKES: dict[Callable[[Books], None], str] = {
     count_a_busy_slot: "busy slots",
     count_a_free_slot: "free slots, not",
     count_a_busy_slot_of_the_size: "not . busy slots",
+    count_an_idle_extent: "idle extents, not",
     lose_an_owner: "half an entry",
     evict_by_half: "belongs to no index",
     show_what_is_written: "is in an index but not READY",

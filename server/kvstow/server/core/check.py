@@ -91,6 +91,8 @@ def _check_counts(table: SlotTable, seen: Counter[str]) -> None:
         f"{seen['evictable']} evictable, not {table.evictable_count} + {table.retired_count}",
     )
     _require(seen.total() == table.slot_count, "free and used slots do not add up to the capacity")
+    idle = sum(not extent.busy_count for extent in table.extents.values())
+    _require(idle == table.idle_count, f"{idle} idle extents, not {table.idle_count}")
 
 
 def _check_owner(table: SlotTable, slot: int, facts: Mapping[str, bool]) -> None:

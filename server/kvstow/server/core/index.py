@@ -31,6 +31,9 @@ SHARD_TARGET = 1 << 14
 """Entries per shard that a larger index aims at when full: one grows within about a millisecond, and there are few enough
 for the heads of all of them to stay in the processor's cache."""
 
+MAX_SHARDS = 1 << 12
+"""However large the pool is: an index is made under the lock, one for every group and reset."""
+
 DRAIN_LIMIT = 1 << 10
 """Entries of a retired index that are taken out in one step: what becomes of them takes some milliseconds."""
 
@@ -84,7 +87,7 @@ class BlockIndex:
     def __init__(self, serial: int, slot_limit: int) -> None:
         shard_count = 1
         if slot_limit > DENSE_LIMIT:
-            shard_count = 1 << (slot_limit // SHARD_TARGET).bit_length()
+            shard_count = min(MAX_SHARDS, 1 << (slot_limit // SHARD_TARGET).bit_length())
         self.serial = serial
         self.ready_count = 0
         self.evicted_count = 0

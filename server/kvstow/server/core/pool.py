@@ -80,8 +80,7 @@ class HostPool:
         have += table.evictable_count - kept
         if have >= wanted:
             return wanted
-        for _ in self._reclaimable(table, protected):
-            have += table.slots_per_extent
+        have += self._reclaimable_count(table, protected) * table.slots_per_extent
         return min(wanted, have)
 
     def take(self, table: SlotTable, count: int, protected: Protected) -> list[int]:
@@ -152,13 +151,27 @@ class HostPool:
             if not owner.retired:
                 owner.evicted_count += 1
 
+    def _reclaimable_count(self, table: SlotTable, protected: Protected) -> int:
+        """How many extents `_reclaimable` would find, without walking them."""
+        count = 0
+        for other in self.tables.values():
+            if other is not table:
+                kept = self._kept_places(other, protected)
+                idle = sum(not other.extents[place].busy_count for place in kept)
+                count += other.idle_count - idle
+        return count
+
+    def _kept_places(self, table: SlotTable, protected: Protected) -> set[int]:
+        kept = protected.get(table.slot_bytes, ())
+        return {slot // table.slots_per_extent for slot in kept}
+
     def _reclaimable(
         self, table: SlotTable, protected: Protected
     ) -> Iterator[tuple[SlotTable, Extent]]:
         for other in self.tables.values():
             if other is table:
                 continue
-            kept = {slot // other.slots_per_extent for slot in protected.get(other.slot_bytes, ())}
+            kept = self._kept_places(other, protected)
             # The newest first: of extents used at the same time it has the tail of a prefix, not the head.
             for extent in reversed(other.extents.values()):
                 if not extent.busy_count and extent.place not in kept:

@@ -63,17 +63,18 @@ class SlotTable:
         free_count: slots on the free lists.
         busy_count: slots that are held or taken.
         extents: by place.
+        idle_count: extents without a busy slot.
         retired: indexes whose READY entries are dropped but whose slots were not handed back yet; such slots count
             as free for everyone, and are taken back before anything is evicted.
     """
 
     __slots__ = (
         "_open",
-        "_vacant",
         "busy_count",
         "extents",
         "free_count",
         "holds",
+        "idle_count",
         "keys",
         "owners",
         "policy",
@@ -92,9 +93,9 @@ class SlotTable:
         self.free_count = 0
         self.busy_count = 0
         self.extents: dict[int, Extent] = {}
+        self.idle_count = 0
         self.retired: list[BlockIndex] = []
         self._open: list[Extent] = []
-        self._vacant: list[int] = []  # places whose extent was dropped
 
     @property
     def slot_count(self) -> int:
@@ -113,11 +114,16 @@ class SlotTable:
 
     def add_extent(self, number: int) -> None:
         """Put an unused extent of the host pool to work for this size."""
-        place = self._vacant.pop() if self._vacant else self._new_place()
+        places = range(len(self.holds) // self.slots_per_extent)
+        if len(self.extents) == len(places):
+            place = self._new_place()
+        else:
+            place = next(place for place in places if place not in self.extents)
         extent = Extent(number, place, self.slots_per_extent)
         self.extents[place] = extent
         self._open.append(extent)
         self.free_count += self.slots_per_extent
+        self.idle_count += 1
 
     def drop_extent(self, extent: Extent) -> None:
         """Give an extent whose slots are all free back to the host pool."""
@@ -125,8 +131,8 @@ class SlotTable:
             raise BooksError(f"extent {extent.number} has only {len(extent.free)} free slots")
         self._open.remove(extent)
         del self.extents[extent.place]
-        self._vacant.append(extent.place)
         self.free_count -= self.slots_per_extent
+        self.idle_count -= 1
 
     def take(self, count: int) -> list[int]:
         """Take free slots for a transfer, ascending, in as few runs as there are; at least `count` must be free."""
@@ -137,12 +143,11 @@ class SlotTable:
             extent = self._open[-1]
             found = extent.free[len(taken) - count :].tolist()
             del extent.free[len(taken) - count :]
-            extent.busy_count += len(found)
+            self._enter_busy(extent, len(found))
             taken += found
             if not extent.free:
                 self._open.pop()
         self.free_count -= count
-        self.busy_count += count
         taken.sort()
         return taken
 
@@ -151,10 +156,7 @@ class SlotTable:
         for slot in slots:
             if self.holds[slot] or self.owners[slot] is not None:
                 raise BooksError(f"slot {slot} given back while in use")
-            extent = self.extents[slot // self.slots_per_extent]
-            extent.busy_count -= 1
-            self.busy_count -= 1
-            self._push_free(extent, slot)
+            self._push_free(self._leave_busy(slot), slot)
 
     def settle(
         self, slots: Sequence[int], keys: Sequence[bytes], owner: BlockIndex, now: float
@@ -163,7 +165,7 @@ class SlotTable:
         for slot, key in zip(slots, keys, strict=True):
             self.keys[slot] = key
             self.owners[slot] = owner
-            self._leave_busy(slot, now)
+            self._leave_busy(slot).used_at = now
         self.policy.insert(slots)
 
     def hold(self, slots: Sequence[int], now: float) -> None:
@@ -173,10 +175,9 @@ class SlotTable:
             if not holds[slot]:
                 fresh.append(slot)
                 extent = self.extents[slot // self.slots_per_extent]
-                extent.busy_count += 1
+                self._enter_busy(extent, 1)
                 extent.used_at = now
             holds[slot] += 1
-        self.busy_count += len(fresh)
         self.policy.withdraw(fresh)
 
     def unhold(self, slots: Sequence[int], now: float) -> None:
@@ -191,7 +192,7 @@ class SlotTable:
             if not holds[slot]:
                 (orphans if self.owners[slot] is None else idle).append(slot)
         for slot in idle:
-            self._leave_busy(slot, now)
+            self._leave_busy(slot).used_at = now
         self.policy.restore(idle)
         self.give_back(orphans)
 
@@ -239,11 +240,19 @@ class SlotTable:
         self.policy.grow(len(self.holds))
         return len(self.holds) // self.slots_per_extent - 1
 
-    def _leave_busy(self, slot: int, now: float) -> None:
+    def _enter_busy(self, extent: Extent, count: int) -> None:
+        if not extent.busy_count:
+            self.idle_count -= 1
+        extent.busy_count += count
+        self.busy_count += count
+
+    def _leave_busy(self, slot: int) -> Extent:
         extent = self.extents[slot // self.slots_per_extent]
         extent.busy_count -= 1
-        extent.used_at = now
         self.busy_count -= 1
+        if not extent.busy_count:
+            self.idle_count += 1
+        return extent
 
     def _push_free(self, extent: Extent, slot: int) -> None:
         if not extent.free:
