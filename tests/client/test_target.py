@@ -1,5 +1,6 @@
 """Targets: what names a daemon, and whether anybody is there."""
 
+import fcntl
 import socket as sockets
 from pathlib import Path
 
@@ -40,6 +41,15 @@ def test_a_socket_is_listened_at_as_long_as_its_process_has_it_open(
         for _ in range(3):  # nobody accepts, and the backlog is full
             assert is_listening(f"unix://{socket}")
     assert socket.exists()
+    assert not is_listening(f"unix:{socket}")
+
+
+def test_a_socket_that_somebody_deleted_is_served_as_long_as_its_lock_is_held(
+    socket: Path,
+) -> None:
+    with open(f"{socket}.lock", "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert is_listening(f"unix:{socket}")
     assert not is_listening(f"unix:{socket}")
 
 

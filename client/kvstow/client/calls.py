@@ -8,6 +8,7 @@ May be used from any thread.
 """
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ class Calls:
             Unreachable: the call ended without an answer.
         """
         try:
-            reply = _reply(call, budget_s, boot_id)
+            reply = _reply(call, min(budget_s, threading.TIMEOUT_MAX), boot_id)
         except Refused:
             self.breaker.succeed()
             raise

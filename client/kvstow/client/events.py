@@ -71,7 +71,8 @@ class SessionEvents:
                 call_back(self._on_event, event.resync)
 
     def _end_transfer(self, report: cache_pb2.TransferEnded) -> None:
-        state = REPORTED_STATES[report.state]
+        # What a newer daemon says and this client does not know says nothing of the bytes.
+        state = REPORTED_STATES.get(report.state, TransferState.LOST)
         failures = [
             BlockFailures(failure.rank, failure.reason, tuple(failure.positions))
             for failure in report.failures

@@ -1,5 +1,6 @@
 """Where the daemon is: the two forms of a target, and whether anybody listens there."""
 
+import fcntl
 import os
 import re
 import socket
@@ -39,15 +40,30 @@ def is_listening(target: str) -> bool:
     False is certain: the process that listened there has ended. True may mean that it is stopped
     or too busy to answer.
     """
+    unix = _UNIX.fullmatch(target)
     try:
-        if unix := _UNIX.fullmatch(target):
+        if unix:
             with socket.socket(socket.AF_UNIX) as probe:
                 probe.settimeout(_ANSWER_S)
                 probe.connect(unix[1])
         elif tcp := _TCP.fullmatch(target):
             socket.create_connection((tcp[1], int(tcp[2])), _ANSWER_S).close()
-    except (FileNotFoundError, ConnectionRefusedError):
+    except FileNotFoundError:
+        # Whoever serves a socket holds a lock beside it, also when somebody has deleted the socket.
+        return unix is not None and _is_locked(f"{unix[1]}.lock")
+    except ConnectionRefusedError:
         return False
     except OSError:
         return True  # a full backlog, for instance: someone is there and does not accept
     return True
+
+
+def _is_locked(path: str) -> bool:
+    try:
+        with open(path, "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
