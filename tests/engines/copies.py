@@ -16,6 +16,7 @@ class Faults:
         silent: calls are not answered in time.
         full: nothing more is accepted.
         picky: keys are declined when they are offered first.
+        slow: no rank attaches its memory.
         reset_owed: a reset was not answered; nothing is found until it was made.
         seen: keys that were offered to a picky daemon.
     """
@@ -23,6 +24,7 @@ class Faults:
     silent: bool = False
     full: bool = False
     picky: bool = False
+    slow: bool = False
     reset_owed: bool = False
     seen: set[Name] = field(default_factory=set)
 

@@ -164,6 +164,12 @@ class SimulatedSession:
         failures = [BlockFailures(0, "broken", tuple(failed))] if failed else []
         copy.transfer.end(state, "", failures)
 
+    def attach(self) -> dict[int, Ticket]:
+        """The one rank attaches its memory; returns what it is attached to."""
+        if self.ticket is not None and not self.faults.slow:
+            self.attached.add(self.ticket)
+        return {0: self.ticket} if self.ticket in self.attached and self.ticket else {}
+
     def evict(self, name: Name) -> bool:
         """Evict a key, unless it is held."""
         held = set[Name]().union(*self.leases.values(), *(copy.held for copy in self.copies))

@@ -70,10 +70,7 @@ class SimulatedEngine:
             request.num_in_flight_tokens += count
         self._workers.work(step, self._handed_out, scheduled)
         self._take_output(step.ended, scheduled)
-        ticket = self.session.ticket
-        if ticket is not None:
-            self.session.attached.add(ticket)
-        self.half.hear(Report({0: ticket} if ticket else {}))
+        self.half.hear(Report(self.session.attach()))
 
     def abort(self, request: Request) -> None:
         """Its user has gone."""

@@ -118,6 +118,26 @@ def test_what_was_evicted_is_offered_again_in_the_end() -> None:
     assert stored_keys(engine) == full_keys(request.tokens, 30)
 
 
+def test_blocks_that_are_used_again_are_offered_again() -> None:
+    engine = SimulatedEngine(SMALL)
+    run(engine, PROMPT, 12)
+    request = engine.add(bytes(range(100, 120)), 4, False)
+    step_until(engine, lambda: full_keys(request.tokens, 18) <= stored_keys(engine))
+    assert request.stage is Stage.RUNNING
+
+
+def test_what_cannot_be_sent_is_dropped_with_its_block() -> None:
+    """While ranks are not attached yet, a block may get another content."""
+    engine = SimulatedEngine(SMALL)
+    engine.session.faults.slow = True
+    first = engine.add(PROMPT, 0, False)
+    second = engine.add(bytes(range(100, 120)), 0, False)
+    step_until(engine, lambda: first.stage is second.stage is Stage.OVER)
+    engine.session.faults.slow = False
+    step_until(engine, lambda: not engine.half.is_busy())
+    assert full_keys(second.tokens, 20) <= stored_keys(engine)
+
+
 def test_what_was_declined_is_not_offered_again_by_the_same_request() -> None:
     """It would count as another sight of the key."""
     engine = SimulatedEngine(LARGE)
