@@ -1,6 +1,7 @@
 """An engine as a process of its own, for tests that kill it: `python -m vllm_engine.serve MODEL TARGET`.
 
-Says "ready", then reads a line of JSON for each batch of prompts and writes one with the answers. Whether vLLM's engine
+Says "ready", then reads a line of JSON for each batch of prompts and writes one with the answers; an empty batch has
+it forget its own cache. Whether vLLM's engine
 runs in yet another process is for VLLM_ENABLE_V1_MULTIPROCESSING to say.
 """
 
@@ -46,16 +47,23 @@ class EngineProcess:
 
     def run(self, *prompts: Sequence[int], generate: int = 8) -> list[Answer]:
         """Answer prompts, all at once."""
-        assert self._process.stdin is not None
-        print(json.dumps({"prompts": prompts, "generate": generate}), file=self._process.stdin)
-        self._process.stdin.flush()
-        answers: list[dict[str, Any]] = self._read()
+        answers = self._ask({"prompts": prompts, "generate": generate})
         return [Answer(**{**each, "tokens": tuple(each["tokens"])}) for each in answers]
+
+    def forget(self) -> None:
+        """Empty the engine's own prefix cache, and only that."""
+        self._ask({"prompts": []})
 
     def kill(self) -> None:
         """Take it away at once, with all processes that it started."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()
+
+    def _ask(self, what: dict[str, object]) -> list[dict[str, Any]]:
+        assert self._process.stdin is not None
+        print(json.dumps(what), file=self._process.stdin, flush=True)
+        answers: list[dict[str, Any]] = self._read()
+        return answers
 
     def _read(self) -> Any:
         assert self._process.stdout is not None
@@ -84,7 +92,9 @@ def main() -> None:
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
         asked = json.loads(line)
-        found = engine.run(*asked["prompts"], generate=asked["generate"])
+        if not asked["prompts"]:
+            engine.forget()
+        found = engine.run(*asked["prompts"], generate=asked.get("generate", 0))
         print(json.dumps([dataclasses.asdict(each) for each in found]), file=answers, flush=True)
     engine.close()
 

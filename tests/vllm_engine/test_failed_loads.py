@@ -9,16 +9,18 @@ from support.kvstowd import Kvstowd
 from vllm_engine.books import Books
 from vllm_engine.engine import PATIENT, Answer, OpenEngine, connector, prompt, running_engine
 from vllm_engine.faults import failed_loads
-from vllm_engine.tiny import tiny_llama
+from vllm_engine.tiny import tiny_llama, tiny_windowed
 
 PROMPTS = [prompt(seed, 150 + 100 * seed) for seed in range(4)]
 ROUNDS = 6
 
 
-@pytest.fixture(scope="module")
-def engine(daemon: Kvstowd) -> Iterator[OpenEngine]:
-    """An engine with the connector."""
-    with running_engine(tiny_llama(), connector(daemon.target, **PATIENT)) as running:
+@pytest.fixture(
+    scope="module", params=[tiny_llama, tiny_windowed], ids=["one group", "two groups"]
+)
+def engine(daemon: Kvstowd, request: pytest.FixtureRequest) -> Iterator[OpenEngine]:
+    """An engine with the connector; with several groups vLLM is told of requests, not of blocks."""
+    with running_engine(request.param(), connector(daemon.target, **PATIENT)) as running:
         yield running
 
 

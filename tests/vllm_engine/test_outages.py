@@ -2,6 +2,7 @@
 
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.kvstowd import Kvstowd, running_kvstowd
-from support.waiting import wait_for
+from support.waiting import DEADLINE_S, wait_for
 from vllm_engine.books import open_books
 from vllm_engine.engine import OpenEngine, connector, prompt, running_engine
 from vllm_engine.tiny import tiny_llama
@@ -57,13 +58,13 @@ def finish(engine: OpenEngine, names: list[str], expected: list[tuple[int, ...]]
 def comes_back(engine: OpenEngine, daemon: Kvstowd, expected: list[tuple[int, ...]]) -> None:
     """After an outage it is not long until the cache is filled and used again."""
     with open_books(daemon.target) as books:
+        before = books.counters().loaded_count
 
-        def loads() -> bool:
+        until = time.monotonic() + DEADLINE_S
+        while books.counters().loaded_count == before:
+            assert time.monotonic() < until, "no blocks from a daemon that is back"
             assert [each.tokens for each in engine.run(*PROMPTS, generate=GENERATE)] == expected
             engine.forget()
-            return bool(books.counters().loaded_count)
-
-        wait_for(loads, "blocks from a daemon that is back")
         books.wait_quiet()
 
 
@@ -130,4 +131,21 @@ def test_frozen(engine: OpenEngine, place: Path, expected: list[tuple[int, ...]]
             others = [engine.add(prompt(50 + seed, 100), GENERATE) for seed in range(5)]
             engine.finish(*others)
         finish(engine, waiting, expected)
+        comes_back(engine, daemon, expected)
+
+
+def test_a_reset_that_the_daemon_did_not_hear(
+    engine: OpenEngine, place: Path, expected: list[tuple[int, ...]]
+) -> None:
+    """It is said to have failed, nothing older is found all the same, and it is made as soon as it can be."""
+    with running_kvstowd(place, **SETTINGS) as daemon, open_books(daemon.target) as books:
+        comes_back(engine, daemon, expected)
+        loaded = books.counters().loaded_count
+        with frozen(daemon):
+            assert not engine.reset()
+            assert engine.run(PROMPTS[-1], generate=GENERATE)[0].tokens == expected[-1]
+            engine.forget()
+        wait_for(lambda: books.counters().resets, "the reset that is owed")
+        assert engine.run(PROMPTS[0], generate=GENERATE)[0].cached_count == 0
+        assert books.counters().loaded_count == loaded
         comes_back(engine, daemon, expected)
