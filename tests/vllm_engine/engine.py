@@ -17,6 +17,7 @@ from vllm import SamplingParams
 from vllm.config import KVTransferConfig
 from vllm.engine.arg_utils import EngineArgs
 from vllm.inputs import TokensPrompt
+from vllm.lora.request import LoRARequest
 from vllm.outputs import RequestOutput
 from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.engine.llm_engine import LLMEngine
@@ -94,7 +95,13 @@ class Engine:
         self._added_count = 0
 
     def add(
-        self, tokens: Sequence[int], generate: int = 8, salt: str = "", **sampling: object
+        self,
+        tokens: Sequence[int],
+        generate: int = 8,
+        *,
+        salt: str = "",
+        adapter: LoRARequest | None = None,
+        **sampling: object,
     ) -> str:
         """Hand over a request; returns its name."""
         self._added_count += 1
@@ -105,7 +112,7 @@ class Engine:
         given = TokensPrompt(prompt_token_ids=list(tokens))
         if salt:
             given["cache_salt"] = salt
-        self.llm.add_request(name, given, params)
+        self.llm.add_request(name, given, params, lora_request=adapter)
         return name
 
     def step(self) -> None:

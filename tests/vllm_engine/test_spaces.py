@@ -1,11 +1,12 @@
 """Who shares: engines that would compute the same bytes for the same tokens, and no others."""
 
 import pytest
+from vllm.lora.request import LoRARequest
 
 from support.kvstowd import Kvstowd
 from vllm_engine.books import Books
 from vllm_engine.engine import PATIENT, Answer, connector, prompt, running_engine
-from vllm_engine.tiny import BLOCK_TOKENS, tiny_llama, tiny_windowed
+from vllm_engine.tiny import BLOCK_TOKENS, tiny_adapter, tiny_llama, tiny_windowed
 
 PROMPT = prompt(1, 300)
 CACHED = 300 // BLOCK_TOKENS * BLOCK_TOKENS
@@ -32,6 +33,29 @@ def test_salts_and_prompts_that_differ_early_do_not_share(daemon: Kvstowd, books
             assert warm.tokens == cold.tokens
         engine.settle()
     books.wait_quiet()
+
+
+def test_adapters_do_not_share(daemon: Kvstowd, books: Books) -> None:
+    adapters = [
+        None,
+        *(LoRARequest(f"adapter-{seed}", seed, str(tiny_adapter(seed))) for seed in (1, 2)),
+    ]
+    options = connector(daemon.target, tenant="adapters", **PATIENT)
+    with running_engine(tiny_llama(), options, enable_lora=True) as engine:
+
+        def ask(adapter: LoRARequest | None) -> Answer:
+            engine.forget()
+            books.wait_quiet()
+            return engine.run(PROMPT, adapter=adapter)[0]
+
+        cold = [ask(adapter) for adapter in adapters]
+        warm = [ask(adapter) for adapter in adapters]
+        engine.settle()
+    books.wait_quiet()
+    assert [answer.cached_count for answer in cold] == [0] * len(adapters)
+    assert [answer.cached_count for answer in warm] == [CACHED] * len(adapters)
+    assert [answer.tokens for answer in warm] == [answer.tokens for answer in cold]
+    assert len({answer.tokens for answer in cold}) == len(adapters)
 
 
 def test_models_do_not_share(daemon: Kvstowd, books: Books) -> None:

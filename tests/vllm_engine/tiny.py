@@ -4,11 +4,13 @@ Decided here: shapes small enough for a test, and weights wide enough that the n
 it, so that wrong KV shows in the tokens. A model is made once into the cache directory; the same seed makes the same.
 """
 
+import json
 import os
 import tempfile
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 VOCABULARY = 1024
@@ -16,6 +18,7 @@ BLOCK_TOKENS = 32
 WINDOW_TOKENS = 64
 _CACHE = Path(tempfile.gettempdir(), f"kvstow-tiny-models-{os.getuid()}")
 _SPREAD = 0.2
+_RANK = 8
 
 
 def tiny_llama(seed: int = 0) -> Path:
@@ -33,6 +36,38 @@ def tiny_windowed(seed: int = 0) -> Path:
         layer_types=kinds,
         sliding_window=WINDOW_TOKENS,
     )
+
+
+def tiny_adapter(seed: int = 1) -> Path:
+    """A LoRA adapter for `tiny_llama`."""
+    made = _CACHE / f"adapter-{seed}"
+    if not made.exists():
+        _CACHE.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_CACHE) as fresh:
+            Path(fresh, "adapter").mkdir()
+            _make_adapter(Path(fresh, "adapter"), seed)
+            Path(fresh, "adapter").rename(made)
+    return made
+
+
+def _make_adapter(directory: Path, seed: int) -> None:
+    torch.manual_seed(seed)
+    settings = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": "tiny",
+        "r": _RANK,
+        "lora_alpha": _RANK,
+        "target_modules": ["q_proj", "v_proj"],
+    }
+    (directory / "adapter_config.json").write_text(json.dumps(settings))
+    tensors = {}
+    for layer in range(2):
+        for name, width in (("q_proj", 128), ("v_proj", 64)):
+            stem = f"base_model.model.model.layers.{layer}.self_attn.{name}"
+            tensors[f"{stem}.lora_A.weight"] = _SPREAD * torch.randn(_RANK, 128)
+            tensors[f"{stem}.lora_B.weight"] = _SPREAD * torch.randn(width, _RANK)
+    save_file(tensors, directory / "adapter_model.safetensors")
 
 
 def _made(name: str, seed: int, **changes: object) -> Path:
