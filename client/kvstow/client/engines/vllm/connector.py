@@ -4,7 +4,6 @@ vLLM makes one connector with the scheduler and one with each worker. Nothing is
 method translates vLLM's types and passes on.
 """
 
-import logging
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -41,8 +40,6 @@ from .metadata import ReportMetadata, StepMetadata
 from .scheduling import EngineScheduler
 from .serving import EngineWorker
 from .stats import KvstowMetrics, KvstowStats
-
-_log = logging.getLogger(__name__)
 
 
 class KvstowConnector(KVConnectorBase_V1, SupportsHMA):

@@ -1,7 +1,5 @@
 """The worker half in vLLM: where the KV cache lies, and how vLLM wants to hear of loads."""
 
-import logging
-
 import torch
 from vllm.config import VllmConfig
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorTransferResults
@@ -14,8 +12,6 @@ from kvstow.client.engines.paged.worker import WorkerHalf
 
 from .layout import Unsupported, allocation_bytes, group_memory, shape_of
 from .memory import SharedAllocation
-
-_log = logging.getLogger(__name__)
 
 
 class EngineWorker:
