@@ -96,8 +96,9 @@ class Arc:
         victims = list(islice(self._coldest(protected), count))
         if len(victims) < count:
             raise BooksError(f"{count} victims wanted, {len(victims)} of {len(self)} can be had")
+        ghosts, places, identify = self._ghosts, self._places, self._identify
         for slot in victims:
-            self._ghosts[self._places[slot]][self._identify(slot)] = None
+            ghosts[places[slot]][identify(slot)] = None
         self.withdraw(victims)
         self._trim_ghosts()
         return victims

@@ -60,7 +60,14 @@ class HostPool:
         if slot_bytes not in self.tables:
             owners: list[BlockIndex | None] = []
             keys: list[bytes | None] = []
-            policy = self._make_policy(lambda slot: _identify(owners[slot], keys[slot]))
+
+            def identify(slot: int) -> int:
+                owner = owners[slot]
+                if owner is None:
+                    raise BooksError(f"slot {slot} without a block was asked for its identity")
+                return hash((owner.serial, keys[slot]))
+
+            policy = self._make_policy(identify)
             table = SlotTable(slot_bytes, self.extent_bytes // slot_bytes, policy)
             table.owners, table.keys = owners, keys
             self.tables[slot_bytes] = table
@@ -195,9 +202,3 @@ class HostPool:
         table.clear(slots)
         table.drop_extent(extent)
         self._unused.append(extent.number)
-
-
-def _identify(owner: BlockIndex | None, key: bytes | None) -> int:
-    if owner is None:
-        raise BooksError("a slot without a block was asked for its identity")
-    return hash((owner.serial, key))
