@@ -23,7 +23,7 @@ VLLM := .venv-vllm/.setup
 VLLM_DEMO := .venv-vllm/.setup-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak coverage bench proto wheel clean distclean
+.PHONY: help setup demo test coverage bench proto wheel clean distclean
 .PHONY: vllm-env vllm-demo test-vllm
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
 .PHONY: fix fix-format fix-lint
@@ -57,10 +57,7 @@ demo: $(WEIGHTS) ## kill a real engine and see the next one get its KV cache bac
 	@$(BIN)/python -m examples.demo
 
 test: $(WEIGHTS) ## run every test that needs no accelerator
-	$(BIN)/python -m pytest -m 'not gpu and not soak'
-
-soak: $(DEMO) ## run the tests that take minutes
-	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest -m 'not gpu'
 
 coverage: $(DEMO) ## measure how much of the core its tests reach
 	$(BIN)/python -m coverage run -m pytest tests/core tests/scenarios

@@ -69,7 +69,6 @@ def test_a_daemon_that_is_stopped_is_a_miss_and_leaks_nothing(
     assert session.counters().reopened == 0
 
 
-@pytest.mark.soak
 def test_a_daemon_that_is_stopped_for_long_is_away_and_the_session_goes_on_when_it_does(
     daemon: Kvstowd, engine: ClientEngine
 ) -> None:

@@ -222,7 +222,6 @@ def test_every_state_of_a_small_world() -> None:
     assert min(steps.values()) > 100
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_state_with_three_transfers_under_way() -> None:
     state_count, steps = explore(Bounds(flights=3, draining=2))

@@ -6,7 +6,6 @@ import sys
 import threading
 
 import grpc
-import pytest
 
 from kvstow.v1 import admin_pb2, cache_pb2, cache_pb2_grpc, debug_pb2, transfer_pb2
 from rpc.rig import PATIENCE_S, Engine, Served, config, metadata, served
@@ -64,7 +63,6 @@ list(stream)
 """
 
 
-@pytest.mark.soak
 def test_the_daemon_sees_a_client_stop() -> None:
     """It neither answers nor closes: only pings tell."""
     with served() as daemon:
