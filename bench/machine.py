@@ -18,7 +18,7 @@ def machine() -> dict[str, Any]:
         "cache": _largest_cache(),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIGABYTE),
         "transparent_huge_pages": _chosen("/sys/kernel/mm/transparent_hugepage/enabled"),
-        "system": platform.platform(),
+        "system": f"{platform.system()} {platform.release().partition('-')[0]}",
         "python": platform.python_version(),
         "libraries": {name: version(name) for name in LIBRARIES},
         "load_average": os.getloadavg()[0],
