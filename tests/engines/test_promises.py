@@ -7,7 +7,8 @@ import pytest
 
 from engines.engine import SimulatedEngine
 from engines.request import Request, Stage
-from kvstow.client import TransferState
+from kvstow.client import Ticket, TransferState
+from kvstow.client.engines.paged.loads import PATIENCE_S
 from kvstow.client.engines.paged.shape import GroupShape, Shape
 
 SMALL = Shape((GroupShape(2),), hash_tokens=2, block_count=14)
@@ -223,16 +224,42 @@ def test_a_request_whose_load_failed_reads_nothing_any_more() -> None:
     assert engine.session.lookups == [request.request_id]
 
 
-def test_two_requests_do_not_load_the_same() -> None:
+@pytest.mark.parametrize("during_the_step", [False, True])
+def test_two_requests_do_not_load_the_same(during_the_step: bool) -> None:
+    """Whether the copy ends between two steps, or while the workers are at work on one."""
     engine = SimulatedEngine(LARGE)
     run(engine, PROMPT)
     assert engine.pool.reset()
     first, second = engine.add(PROMPT, 0, False), engine.add(PROMPT, 0, False)
     engine.step()
     assert (first.stage, second.stage) == (Stage.LOADING, Stage.WAITING)
-    with patch.object(engine.session, "load", wraps=engine.session.load) as load:
+    attach = engine.session.attach
+
+    def attach_later() -> dict[int, Ticket]:
+        engine.end_copies()
+        return attach()
+
+    with (
+        patch.object(engine.session, "load", wraps=engine.session.load) as load,
+        patch.object(engine.session, "attach", attach_later if during_the_step else attach),
+    ):
         step_until(engine, lambda: second.stage is Stage.OVER)
-        assert load.call_count <= 1
+        assert load.call_count == 0
+
+
+def test_a_request_waits_for_another_from_when_that_was_admitted() -> None:
+    """However long ago it was found what that one loads."""
+    engine = SimulatedEngine(LARGE)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    blocks = [engine.pool.take_new() for _ in range(len(engine.pool.free))]
+    first = engine.add(PROMPT, 0, False)
+    engine.step()
+    engine.now += PATIENCE_S
+    engine.pool.give_back(blocks)
+    second = engine.add(PROMPT, 0, False)
+    engine.step()
+    assert (first.stage, second.stage) == (Stage.LOADING, Stage.WAITING)
 
 
 def test_lazily_nothing_is_stored_before_it_is_about_to_be_evicted() -> None:

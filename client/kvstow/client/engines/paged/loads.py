@@ -34,18 +34,18 @@ class Load:
         tracked: its request.
         keys, blocks: by group.
         hits: what a lookup said of the keys.
-        since: when it was admitted.
         transfer: once it was sent.
         wanted: the request is not over.
+        since: when it was admitted.
     """
 
     tracked: Tracked
     keys: Mapping[int, list[bytes]]
     blocks: Mapping[int, list[int]]
     hits: Hits
-    since: float
     transfer: Transfer | None = None
     wanted: bool = True
+    since: float = 0.0
 
     @property
     def numbers(self) -> list[int]:
@@ -69,7 +69,7 @@ class Loads:
         self._clock = clock
         self._waiting: list[Load] = []
         self._running: list[Load] = []
-        self._ended: list[EndedLoad] = []
+        self._ended: list[tuple[Load, EndedLoad]] = []
         self._keys: dict[bytes, Load] = {}
         self._destinations: list[int] = []
 
@@ -79,6 +79,7 @@ class Loads:
     def add(self, load: Load) -> None:
         """A request was admitted with blocks that are to be loaded."""
         load.tracked.loading = True
+        load.since = self._clock()
         self._waiting.append(load)
         self._destinations += load.numbers
         for keys in load.keys.values():
@@ -90,7 +91,10 @@ class Loads:
         return taken
 
     def are_loading(self, key: bytes) -> bool:
-        """Whether another request will soon have that block in the engine."""
+        """Whether another request will soon have that block in the engine.
+
+        Until its load is reported: the engine shares no block before it knows that it was loaded.
+        """
         load = self._keys.get(key)
         return load is not None and self._clock() - load.since < PATIENCE_S
 
@@ -132,8 +136,12 @@ class Loads:
 
     def take_ended(self) -> tuple[EndedLoad, ...]:
         """Those to be reported with this step."""
-        ended, self._ended = tuple(self._ended), []
-        return ended
+        ended, self._ended = self._ended, []
+        for load, _ in ended:
+            for key in (key for keys in load.keys.values() for key in keys):
+                if self._keys.get(key) is load:
+                    del self._keys[key]
+        return tuple(report for _, report in ended)
 
     def _send(self, load: Load) -> None:
         request_id = load.tracked.request.request_id
@@ -157,10 +165,6 @@ class Loads:
 
     def _end(self, load: Load, failed: Collection[int]) -> None:
         tracked = load.tracked
-        for keys in load.keys.values():
-            for key in keys:
-                if self._keys.get(key) is load:
-                    del self._keys[key]
         if failed and load.wanted:
             tracked.bypassed = True
             self._account.add(failed_loads=1)
@@ -169,4 +173,4 @@ class Loads:
             for block in load.numbers:
                 self._blocks.mark_offered(block)
         reported = tuple(failed) if load.wanted else ()
-        self._ended.append(EndedLoad(tracked.request.request_id, reported))
+        self._ended.append((load, EndedLoad(tracked.request.request_id, reported)))

@@ -257,7 +257,7 @@ class SchedulerHalf:
             ]
             keys[group] = [key for key, _ in pairs]
             blocks[group] = [block for _, block in pairs]
-        return Load(tracked, keys, blocks, promise.hits, promise.at)
+        return Load(tracked, keys, blocks, promise.hits)
 
     def _hand_out(self, written: Written) -> None:
         blocks = [*written.handed_out, *self._loads.take_destinations()]
