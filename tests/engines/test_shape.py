@@ -1,6 +1,6 @@
 """How far a hit reaches, held against the definition."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvstow.client import GroupHits
@@ -28,6 +28,7 @@ def is_enough(shape: Shape, start: int, end: int, states: dict[int, str]) -> boo
     )
 
 
+@settings(deadline=None)
 @given(st.data(), SHAPES, st.integers(0, 2), st.integers(0, 4))
 def test_a_hit_reaches_as_far_as_every_group_has_what_it_needs(
     data: st.DataObject, shape: Shape, begin: int, count: int
