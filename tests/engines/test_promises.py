@@ -210,6 +210,21 @@ def test_the_daemon_is_not_asked_again_while_a_request_cannot_be_admitted() -> N
     engine.pool.give_back(blocks)
 
 
+def test_a_miss_is_believed_for_some_steps_but_not_across_a_restart() -> None:
+    engine = SimulatedEngine(SMALL)
+    blocks = [engine.pool.take_new() for _ in range(len(engine.pool.free))]
+    request = engine.add(PROMPT, 0, False)
+    for _ in range(9):
+        engine.step()
+    assert 2 <= len(engine.session.lookups) <= 4
+    engine.session.die()
+    engine.session.come_back()
+    engine.session.lookups.clear()
+    engine.step()
+    assert engine.session.lookups == [request.request_id]
+    engine.pool.give_back(blocks)
+
+
 def test_a_request_whose_load_failed_reads_nothing_any_more() -> None:
     engine = SimulatedEngine(LARGE)
     run(engine, PROMPT)

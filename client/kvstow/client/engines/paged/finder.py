@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 
 from kvstow.client.errors import Refused
+from kvstow.client.hits import Hits
 from kvstow.client.lookups import Hold
 
 from .loads import Loads
@@ -22,6 +23,9 @@ MAX_KEYS = 8192
 
 PROMISE_S = 2.0
 """How long a promise is believed without asking again; far below the life of a lease."""
+
+MISS_S = 0.25
+"""How long a miss is believed: a request that cannot be admitted comes back with every step."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,10 +56,10 @@ class Finder:
         if tracked.bypassed or tracked.request.skip_reading_prefix_cache or end <= start:
             self.release(tracked)
             return 0
-        if not self._is_good(tracked.promise, start):
-            tracked.promise = self._look_up(tracked, start, end)
         promise = tracked.promise
-        if promise is None:
+        if promise is None or not self._is_good(promise, start):
+            promise = tracked.promise = self._look_up(tracked, start, end)
+        if promise.end == start:
             return 0
         first = self._shape.keys(
             tracked.request.block_hashes, 0, *self._range(0, start, promise.end)
@@ -87,19 +91,19 @@ class Finder:
         groups = self._shape.groups
         return MAX_KEYS // len(groups) * min(group.block_tokens for group in groups)
 
-    def _is_good(self, promise: Promise | None, start: int) -> bool:
+    def _is_good(self, promise: Promise, start: int) -> bool:
+        life_s = PROMISE_S if promise.end > start else MISS_S
         return (
-            promise is not None
-            and promise.start == start
+            promise.start == start
             and promise.hits.generation == self._session.generation
-            and self._clock() - promise.at < PROMISE_S
+            and self._clock() - promise.at < life_s
         )
 
     def _range(self, group: int, start: int, end: int) -> tuple[int, int]:
         block_tokens = self._shape.groups[group].block_tokens
         return start // block_tokens, end // block_tokens
 
-    def _look_up(self, tracked: Tracked, start: int, end: int) -> Promise | None:
+    def _look_up(self, tracked: Tracked, start: int, end: int) -> Promise:
         request, windows = tracked.request, self._shape.has_windows
         keys = {
             group: self._shape.keys(request.block_hashes, group, *self._range(group, start, end))
@@ -110,14 +114,8 @@ class Finder:
             hits = self._session.lookup(request.request_id, keys, hold=hold, want_states=windows)
         except Refused as refused:
             _log.warning("a lookup was refused: %s %s", refused, refused.next_step)
-            self.release(tracked)
-            return None
-        if hits.missed_because:
-            self.release(tracked)
-            return None
-        reached = self._shape.reach(start, end, hits.groups)
-        if reached <= start:
-            if hits.lease_id:
-                self._session.release(request.request_id)
-            return None
+            hits = Hits(request.request_id, self._session.generation, {}, 0, refused.reason)
+        reached = start if hits.missed_because else self._shape.reach(start, end, hits.groups)
+        if reached == start:
+            self._session.release(request.request_id)
         return Promise(start, reached, hits, self._clock())

@@ -43,7 +43,7 @@ class Promise:
     """What a lookup found for a request; the daemon holds it for us until it is loaded or released.
 
     Attributes:
-        start, end: the tokens that can be loaded.
+        start, end: the tokens that can be loaded; equal after a miss.
         hits: what to load them with.
         at: when it was looked up.
     """
@@ -59,7 +59,7 @@ class Tracked:
     """A request from its arrival to its end.
 
     Attributes:
-        promise: what is held for it.
+        promise: what its last lookup found, until it is loaded or released.
         loading: a load for it has not been reported yet; its computed tokens are not computed.
         bypassed: a load for it failed, so it reads nothing any more.
         begun_at: how many tokens it began with, its own or shared, when it got its blocks last.
