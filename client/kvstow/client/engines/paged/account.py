@@ -1,6 +1,6 @@
 """What the scheduler half has done, for the engine's own metrics and KV events."""
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,13 +11,17 @@ Name: TypeAlias = tuple[int, bytes]
 """Group and key of a block."""
 
 
+MAX_KNOWN = 1 << 18
+"""Blocks of which it is remembered that they were stored: what was evicted nobody hears of."""
+
+
 @dataclass(frozen=True, slots=True)
 class News:
     """What has changed at the daemon, as far as this engine knows.
 
     Attributes:
         stored: blocks that this engine stored.
-        dropped: such blocks of which it is known that they are gone.
+        dropped: such blocks of which it is known that they are gone, of those stored last.
     """
 
     stored: Sequence[Name]
@@ -35,7 +39,7 @@ class Account:
         self._keeps_news = keeps_news
         self._counts: Counter[str] = Counter()
         self._taken: Counter[str] = Counter()
-        self._known: set[Name] = set()
+        self._known: OrderedDict[Name, None] = OrderedDict()  # last stored, last in order
         self._stored: list[Name] = []
         self._dropped: list[Name] = []
 
@@ -49,7 +53,11 @@ class Account:
         self._counts["stored_blocks"] += len(stored)
         if self._keeps_news:
             self._stored += stored
-            self._known.update(stored)
+            for name in stored:
+                self._known[name] = None
+                self._known.move_to_end(name)
+            while len(self._known) > MAX_KNOWN:
+                self._known.popitem(last=False)
 
     def drop_all(self) -> None:
         """Nothing is stored any more."""
