@@ -5,6 +5,7 @@ the longest of all calls of the ledger, also of those that only fill or empty it
 """
 
 import gc
+import mmap
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -26,7 +27,7 @@ HELD_KEYS = 1024
 """Of one lease."""
 
 RESET_LEASES = 64
-"""That a reset finds, at least."""
+"""That a reset finds."""
 
 LARGEST_CALL = Limits().max_keys
 LARGEST_ROUNDS = 4
@@ -36,8 +37,6 @@ CHECKED_ENTRIES = 200_000
 TOUCHED = {"lru": 1.0, "arc": 0.5}
 """Share of the blocks that are used once before anything is evicted. ARC takes first what was never used: if all were,
 that would be what was stored a moment ago."""
-
-PAGE_BYTES = 4096
 
 
 class Case:
@@ -217,4 +216,4 @@ class Case:
 
 
 def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
