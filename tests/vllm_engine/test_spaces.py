@@ -72,7 +72,13 @@ def test_models_do_not_share(daemon: Kvstowd, books: Books) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"weights_version": "2"}, {"tenant": "another"}, {"block_size": 64}, {"dtype": "bfloat16"}],
+    [
+        {"weights_version": "2"},
+        {"tenant": "another"},
+        {"block_size": 64},
+        {"dtype": "bfloat16"},
+        {"hf_overrides": {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}},
+    ],
     ids=lambda change: next(iter(change)),
 )
 def test_what_else_differs_is_not_shared(

@@ -7,6 +7,7 @@ worker then finds in its real tensors must agree with it.
 import hashlib
 
 from vllm.config import VllmConfig
+from vllm.config.utils import hash_factors, normalize_value
 from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.kv_cache_utils import (
     resolve_kv_cache_block_sizes,
@@ -68,7 +69,7 @@ def identity_of(config: VllmConfig, cache: KVCacheConfig, options: Options) -> I
             dtype=f"{model.dtype}/{config.cache_config.cache_dtype}",
             block_tokens=shape.align_tokens,
             world_size=config.parallel_config.world_size,
-            order=_order(cache),
+            order=_order(config, cache),
             groups=[
                 Group(
                     segment_bytes=[_page_bytes(tensor) for tensor, _ in _layers(cache, group)],
@@ -111,6 +112,8 @@ def _check_parallelism(config: VllmConfig) -> None:
         raise Unsupported("kvstow does not support pipeline parallelism: ranks differ in layers")
     if parallel.decode_context_parallel_size > 1 or parallel.prefill_context_parallel_size > 1:
         raise Unsupported("kvstow does not support context parallelism")
+    if parallel.nnodes > 1:
+        raise Unsupported("kvstow does not support an engine with ranks on several nodes")
 
 
 def _group_shape(group: KVCacheGroupSpec) -> GroupShape:
@@ -152,9 +155,20 @@ def _page_bytes(tensor: KVCacheTensor) -> int:
     return int(min(tensor.layer_stride, tensor.block_stride))
 
 
-def _order(cache: KVCacheConfig) -> str:
-    """What a block means beyond its bytes: layout, and heads and window of each group."""
-    return " ".join([cache.kv_cache_layout or LAYOUT, *map(_group_order, cache.kv_cache_groups)])
+def _order(config: VllmConfig, cache: KVCacheConfig) -> str:
+    """What a block means beyond its bytes: layout, heads and window of each group, computation."""
+    groups = map(_group_order, cache.kv_cache_groups)
+    return " ".join([cache.kv_cache_layout or LAYOUT, *groups, _computation(config)])
+
+
+def _computation(config: VllmConfig) -> str:
+    """What else changes the KV that the same weights give: rotary scaling, overrides, quantization."""
+    model = config.model_config
+    factors = {
+        "config": normalize_value(model.hf_config),
+        "quantization": normalize_value(model.quantization),
+    }
+    return f"config:{hash_factors(factors)[:16]}"
 
 
 def _group_order(group: KVCacheGroupSpec) -> str:
