@@ -76,7 +76,7 @@ class Stopwatch:
 def measure(target: str) -> dict[str, Times]:
     """Run all requests twice; the second time the engine has forgotten them."""
     prompts = [prompt(seed, PROMPT_TOKENS) for seed in range(REQUESTS)]
-    found = {}
+    found: dict[str, Times] = {}
     with running_engine(
         tiny_llama(),
         connector(target),
