@@ -17,6 +17,7 @@ class Faults:
         full: nothing more is accepted.
         picky: keys are declined when they are offered first.
         slow: no rank attaches its memory.
+        quick: copies end while the workers are at work on the step that began them.
         reset_owed: a reset was not answered; nothing is found until it was made.
         seen: keys that were offered to a picky daemon.
     """
@@ -25,6 +26,7 @@ class Faults:
     full: bool = False
     picky: bool = False
     slow: bool = False
+    quick: bool = False
     reset_owed: bool = False
     seen: set[Name] = field(default_factory=set)
 

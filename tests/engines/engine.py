@@ -69,6 +69,8 @@ class SimulatedEngine:
             request.num_computed_tokens += count
             request.num_in_flight_tokens += count
         self._workers.work(step, self._handed_out, scheduled)
+        if self.session.faults.quick:
+            self.end_copies()
         self._take_output(step.ended, scheduled)
         self.half.hear(Report(self.session.attach()))
 

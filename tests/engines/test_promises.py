@@ -7,7 +7,7 @@ import pytest
 
 from engines.engine import SimulatedEngine
 from engines.request import Request, Stage
-from kvstow.client import Ticket, TransferState
+from kvstow.client import TransferState
 from kvstow.client.engines.paged.loads import PATIENCE_S
 from kvstow.client.engines.paged.shape import GroupShape, Shape
 
@@ -248,16 +248,8 @@ def test_two_requests_do_not_load_the_same(during_the_step: bool) -> None:
     first, second = engine.add(PROMPT, 0, False), engine.add(PROMPT, 0, False)
     engine.step()
     assert (first.stage, second.stage) == (Stage.LOADING, Stage.WAITING)
-    attach = engine.session.attach
-
-    def attach_later() -> dict[int, Ticket]:
-        engine.end_copies()
-        return attach()
-
-    with (
-        patch.object(engine.session, "load", wraps=engine.session.load) as load,
-        patch.object(engine.session, "attach", attach_later if during_the_step else attach),
-    ):
+    engine.session.faults.quick = during_the_step
+    with patch.object(engine.session, "load", wraps=engine.session.load) as load:
         step_until(engine, lambda: second.stage is Stage.OVER)
         assert load.call_count == 0
 

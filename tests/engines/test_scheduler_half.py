@@ -92,7 +92,7 @@ class Interleavings(RuleBasedStateMachine):
     def come_back(self) -> None:
         self.engine.session.come_back()
 
-    @rule(what=st.sampled_from(["silent", "full", "picky", "slow"]), value=st.booleans())
+    @rule(what=st.sampled_from(["silent", "full", "picky", "slow", "quick"]), value=st.booleans())
     def change(self, what: str, value: bool) -> None:
         setattr(self.engine.session.faults, what, value)
 
@@ -111,7 +111,7 @@ class Interleavings(RuleBasedStateMachine):
         engine = self.engine
         engine.session.come_back()
         faults = engine.session.faults
-        faults.silent = faults.full = faults.picky = faults.slow = False
+        faults.silent = faults.full = faults.picky = faults.slow = faults.quick = False
         engine.session.settle_reset()
         for _ in range(MOST_STEPS):
             if not (engine.waiting or engine.running or engine.half.is_busy()):
