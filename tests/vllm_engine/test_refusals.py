@@ -1,4 +1,4 @@
-"""An option that does not exist, or has no such value, is refused when the engine starts."""
+"""What the connector cannot do as it was told is refused when the engine starts."""
 
 import pytest
 from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
@@ -24,3 +24,16 @@ def test_a_wrong_option(options: dict[str, object], words: str) -> None:
             pytest.fail("the engine started")
     finally:
         cleanup_dist_env_and_memory()  # vLLM leaves it to the end of a process
+
+
+def test_half_a_role() -> None:
+    transfer = connector("unix:/nowhere")
+    transfer.kv_role = "kv_producer"
+    try:
+        with (
+            pytest.raises(ValueError, match="kv_role must be 'kv_both'"),
+            running_engine(tiny_llama(), transfer),
+        ):
+            pytest.fail("the engine started")
+    finally:
+        cleanup_dist_env_and_memory()

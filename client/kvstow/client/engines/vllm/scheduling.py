@@ -41,6 +41,8 @@ class EngineScheduler:
             # has lost a block would be absurd.
             _log.info("kv_load_failure_policy is 'recompute' with kvstow")
             transfer.kv_load_failure_policy = "recompute"
+        if transfer.kv_role != "kv_both":
+            raise ValueError(f"kv_role must be 'kv_both' with kvstow, not {transfer.kv_role!r}")
         if options.is_lazy and not config.cache_config.enable_prefix_caching:
             raise ValueError("mode 'lazy' needs vLLM's own prefix caching")
         self._shape = shape_of(config, cache)
