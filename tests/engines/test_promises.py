@@ -162,6 +162,20 @@ def test_after_a_restart_of_the_daemon_all_is_stored_again() -> None:
     assert request.stage is Stage.RUNNING
 
 
+def test_what_was_loaded_before_a_restart_of_the_daemon_is_stored_again() -> None:
+    engine = SimulatedEngine(LARGE)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    request = engine.add(PROMPT, 30, False)
+    while not engine.session.copies:
+        engine.step()
+    engine.end_copies()
+    engine.session.die()
+    engine.session.come_back()
+    step_until(engine, lambda: full_keys(PROMPT, 10) <= stored_keys(engine))
+    assert request.stage is Stage.RUNNING
+
+
 def test_a_request_that_runs_across_a_reset_stores_only_what_comes_after_it() -> None:
     engine = SimulatedEngine(LARGE)
     request = engine.add(PROMPT, 20, False)

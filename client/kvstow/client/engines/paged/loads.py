@@ -170,7 +170,8 @@ class Loads:
             self._account.add(failed_loads=1)
         if not failed and load.wanted:
             self._account.add(loaded_blocks=len(load.numbers))
-            for block in load.numbers:
-                self._blocks.mark_offered(block)
+            if load.hits.generation == self._session.generation:  # they are stored still
+                for block in load.numbers:
+                    self._blocks.mark_offered(block)
         reported = tuple(failed) if load.wanted else ()
         self._ended.append((load, EndedLoad(tracked.request.request_id, reported)))
