@@ -17,7 +17,7 @@ DEVICE = "kvstow/server/device"
 
 IMPORT_ALL_OF_THE_CLIENT = """
 import importlib, json, pkgutil, sys
-for name in ("kvstow.client", "kvstow.client.engines.paged"):
+for name in ("kvstow.client", "kvstow.client.engines.offload"):
     package = importlib.import_module(name)
     for module in pkgutil.iter_modules(package.__path__, f"{name}."):
         if module.name != "kvstow.client.ipc":

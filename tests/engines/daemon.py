@@ -25,7 +25,7 @@ from kvstow.client import (
     TransferState,
     Unreachable,
 )
-from kvstow.client.engines.paged.epochs import HeardResets
+from kvstow.client.engines.offload.epochs import HeardResets
 from kvstow.client.hits import Blocks, Keys, by_group
 from kvstow.v1 import cache_pb2
 

@@ -13,10 +13,10 @@ from engines.pool import NULL, Pool
 from engines.request import Request, Stage
 from engines.workers import SimulatedWorkers
 from kvstow.client import GroupHits, TransferState
-from kvstow.client.engines.paged.engine import Engine, Written
-from kvstow.client.engines.paged.scheduler import SchedulerHalf
-from kvstow.client.engines.paged.shape import Shape
-from kvstow.client.engines.paged.steps import EndedLoad, Report
+from kvstow.client.engines.offload.engine import Engine, Written
+from kvstow.client.engines.offload.scheduler import SchedulerHalf
+from kvstow.client.engines.offload.shape import Shape
+from kvstow.client.engines.offload.steps import EndedLoad, Report
 
 STEP_TOKENS = 6
 LAZY_BLOCKS = 4

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kvstow.client.engines.paged import account
-from kvstow.client.engines.paged.account import Account, News
+from kvstow.client.engines.offload import account
+from kvstow.client.engines.offload.account import Account, News
 
 
 def test_news_are_told_once() -> None:

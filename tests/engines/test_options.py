@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvstow.client.engines.paged.options import Options, parse_options
+from kvstow.client.engines.offload.options import Options, parse_options
 
 
 def test_without_options_the_defaults_hold() -> None:

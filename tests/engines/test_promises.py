@@ -8,8 +8,8 @@ import pytest
 from engines.engine import SimulatedEngine
 from engines.request import Request, Stage
 from kvstow.client import TransferState
-from kvstow.client.engines.paged.loads import PATIENCE_S
-from kvstow.client.engines.paged.shape import GroupShape, Shape
+from kvstow.client.engines.offload.loads import PATIENCE_S
+from kvstow.client.engines.offload.shape import GroupShape, Shape
 
 SMALL = Shape((GroupShape(2),), hash_tokens=2, block_count=14)
 LARGE = Shape((GroupShape(2),), hash_tokens=2, block_count=100)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from engines.engine import SimulatedEngine
 from engines.request import Stage
 from kvstow.client import TransferState
-from kvstow.client.engines.paged.shape import GroupShape, Shape
+from kvstow.client.engines.offload.shape import GroupShape, Shape
 
 PLAIN = Shape((GroupShape(2),), hash_tokens=2, block_count=14)
 WINDOWED = Shape((GroupShape(2), GroupShape(2, 5)), hash_tokens=2, block_count=24)

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvstow.client import GroupHits
-from kvstow.client.engines.paged.shape import GroupShape, Shape
+from kvstow.client.engines.offload.shape import GroupShape, Shape
 
 SHAPES = st.builds(
     lambda blocks, windows: Shape(

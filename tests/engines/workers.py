@@ -7,9 +7,9 @@ from engines.memory import Content, Memory
 from engines.pool import NULL
 from engines.request import Request
 from kvstow.client import TransferState
-from kvstow.client.engines.paged.board import BoardView
-from kvstow.client.engines.paged.shape import Shape
-from kvstow.client.engines.paged.steps import Step
+from kvstow.client.engines.offload.board import BoardView
+from kvstow.client.engines.offload.shape import Shape
+from kvstow.client.engines.offload.steps import Step
 
 
 class SimulatedWorkers:

@@ -32,7 +32,7 @@ from vllm.v1.metrics.cache_hit_source import CacheHitSource
 from vllm.v1.outputs import KVConnectorOutput
 from vllm.v1.request import Request
 
-from kvstow.client.engines.paged.options import parse_options
+from kvstow.client.engines.offload.options import parse_options
 
 from .kv_events import events_of
 from .layout import LAYOUT

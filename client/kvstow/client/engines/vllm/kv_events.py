@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from vllm.distributed.kv_events import MEDIUM_CPU, BlockRemoved, BlockStored, KVCacheEvent
 from vllm.v1.core.kv_cache_utils import BlockHash, maybe_convert_block_hash
 
-from kvstow.client.engines.paged.account import News
+from kvstow.client.engines.offload.account import News
 
 
 def events_of(news: News) -> Iterator[KVCacheEvent]:

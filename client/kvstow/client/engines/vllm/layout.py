@@ -26,8 +26,8 @@ from vllm.v1.kv_cache_interface import (
 )
 
 from kvstow.client import Group, GroupMemory, Identity, KeyScheme, Layout, Segment
-from kvstow.client.engines.paged.options import Options
-from kvstow.client.engines.paged.shape import GroupShape, Shape
+from kvstow.client.engines.offload.options import Options
+from kvstow.client.engines.offload.shape import GroupShape, Shape
 
 LAYOUT = "LBHNC"
 """The order of dimensions in which a block of one layer is one piece of memory."""

@@ -7,7 +7,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorWorkerMetadata,
 )
 
-from kvstow.client.engines.paged.steps import Report, Step
+from kvstow.client.engines.offload.steps import Report, Step
 
 
 @dataclass

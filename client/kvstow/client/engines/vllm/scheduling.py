@@ -12,11 +12,11 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.kv_cache_interface import KVCacheConfig
 
 from kvstow.client import Callbacks, Client
-from kvstow.client.engines.paged.engine import Engine
-from kvstow.client.engines.paged.epochs import HeardResets
-from kvstow.client.engines.paged.options import Options
-from kvstow.client.engines.paged.scheduler import SchedulerHalf
-from kvstow.client.engines.paged.steps import Step
+from kvstow.client.engines.offload.engine import Engine
+from kvstow.client.engines.offload.epochs import HeardResets
+from kvstow.client.engines.offload.options import Options
+from kvstow.client.engines.offload.scheduler import SchedulerHalf
+from kvstow.client.engines.offload.steps import Step
 
 from .layout import engine_name, identity_of, shape_of
 from .metadata import ReportMetadata

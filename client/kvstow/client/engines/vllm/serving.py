@@ -6,9 +6,9 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorTransfe
 from vllm.platforms import current_platform
 from vllm.v1.kv_cache_interface import KVCacheConfig
 
-from kvstow.client.engines.paged.options import Options
-from kvstow.client.engines.paged.steps import Report, Step
-from kvstow.client.engines.paged.worker import WorkerHalf
+from kvstow.client.engines.offload.options import Options
+from kvstow.client.engines.offload.steps import Report, Step
+from kvstow.client.engines.offload.worker import WorkerHalf
 
 from .layout import Unsupported, allocation_bytes, group_memory, shape_of
 from .memory import SharedAllocation

@@ -2,8 +2,8 @@
 
 from vllm.v1.core.sched.output import SchedulerOutput
 
-from kvstow.client.engines.paged.engine import Written
-from kvstow.client.engines.paged.shape import Shape
+from kvstow.client.engines.offload.engine import Written
+from kvstow.client.engines.offload.shape import Shape
 
 
 def written_blocks(output: SchedulerOutput, shape: Shape) -> Written:
