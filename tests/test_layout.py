@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 import sysconfig
-import tarfile
 import zipfile
 from pathlib import Path
 
@@ -78,9 +77,10 @@ def hatchling(target: str, source: Path, out: Path, compiler: str = "cc") -> tup
 def source_tree(tmp_path: Path) -> Path:
     """The unpacked source distribution: no build here touches the working tree."""
     sdist, _ = hatchling("sdist", ROOT, tmp_path / "sdist")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(tmp_path / "source", filter="data")
-    (tree,) = (tmp_path / "source").iterdir()
+    unpacked = tmp_path / "source"
+    unpacked.mkdir()
+    subprocess.run(["tar", "-xzf", sdist, "-C", unpacked], check=True)
+    (tree,) = unpacked.iterdir()
     return tree
 
 
