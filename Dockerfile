@@ -13,7 +13,7 @@ FROM python:3.11-slim
 ARG VERSION=0.1.0
 ARG REVISION
 LABEL org.opencontainers.image.title="kvstow" \
-      org.opencontainers.image.description="Keeps KV-cache blocks in pinned host memory for inference engines" \
+      org.opencontainers.image.description="Keeps KV-cache blocks in host memory for inference engines" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

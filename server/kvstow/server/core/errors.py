@@ -182,7 +182,7 @@ class ShuttingDown(Refusal):
 
 
 class NotStarted(Refusal):
-    """The host pool is still being faulted in and page-locked."""
+    """The host pool is still being faulted in."""
 
     reason = "NOT_READY"
     next_step = "Wait until the health service reports SERVING."
