@@ -1,10 +1,11 @@
 """Settings: where they come from, and what is said when they are wrong."""
 
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from kvstow.server.config import Config, ConfigError, load
+from kvstow.server.config import Config, ConfigError, load, misspelt
 
 GIB = 1 << 30
 
@@ -50,6 +51,77 @@ def test_an_extent_size_that_is_given_is_taken_as_it_is() -> None:
     assert load(["--pool-size", "64MiB", "--extent-size", "64MiB"]).extent_bytes == 64 << 20
 
 
+@pytest.mark.parametrize(
+    ("written", "size_bytes"),
+    [
+        ("3Gi", 3 * GIB),
+        ("3GiB", 3 * GIB),
+        ("1.5 gib", 3 * GIB // 2),
+        ("3GB", 3 * 10**9),
+        ("3G", 3 * 10**9),
+        ("512Mi", GIB // 2),
+        ("3000000000", 3 * 10**9),
+    ],
+)
+def test_sizes_are_written_as_people_and_kubernetes_write_them(
+    written: str, size_bytes: int
+) -> None:
+    assert load(["--pool-size", written]).pool_size == size_bytes
+
+
+def test_sizes_are_shown_as_people_write_them(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        load(["--help"])
+    shown = "".join(capsys.readouterr().out.split())
+    assert "suchas64GiB.(default:1GiB)" in shown
+    assert "(default:4MiB)" in shown
+
+
+def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        load(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"kvstowd {version('kvstow')}\n"
+
+
+def test_a_setting_of_the_file_that_is_misspelt_is_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text('pool-path = "/dev/shm"\nmax_session = 3\n', encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load(["--config", str(path)])
+    assert sorted(str(refused.value).splitlines()) == [
+        "max_session: there is no such setting; did you mean max_sessions?",
+        "pool-path: there is no such setting; did you mean pool_path?",
+    ]
+
+
+def test_a_variable_that_is_almost_a_setting_is_found() -> None:
+    assert misspelt({"KVSTOW_POOLSIZE": "64GiB", "KVSTOW_METRIC_LISTEN": "", "PATH": "/bin"}) == {
+        "KVSTOW_POOLSIZE": "KVSTOW_POOL_SIZE",
+        "KVSTOW_METRIC_LISTEN": "KVSTOW_METRICS_LISTEN",
+    }
+
+
+def test_settings_and_what_kubernetes_sets_for_services_are_not_misspelt() -> None:
+    settings = [f"KVSTOW_{name.upper()}" for name in Config.model_fields]
+    services = [
+        f"{service}_{variable}"
+        for service in ("KVSTOW", "KVSTOW_METRICS", "KVSTOW_POOL")
+        for variable in (
+            "PORT",
+            "PORT_9478_TCP",
+            "PORT_9478_TCP_ADDR",
+            "PORT_9478_TCP_PORT",
+            "PORT_9478_TCP_PROTO",
+            "SERVICE_HOST",
+            "SERVICE_PORT",
+            "SERVICE_PORT_METRICS",
+        )
+    ]
+    names = [*settings, *services, "KVSTOW_TARGET", "kvstow_pool_size"]
+    assert misspelt(dict.fromkeys(names, "")) == {}
+
+
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text('pool_size = "much"\nmax_keys = 0\ncolour = "red"\n', encoding="utf-8")
@@ -80,6 +152,13 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         (["--metrics-listen", "127.0.0.1:65536"], "metrics_listen: there is no port 65536"),
         (["--metrics-listen", f"{'ü' * 64}:1"], "metrics_listen"),
         (["--listen", "0.0.0.0:99999", "--insecure"], "listen: there is no port 99999"),
+        (
+            ["--pool-size", "1,5GiB"],
+            "pool_size: a size is written 64GiB, 64Gi, 64GB or as a number",
+        ),
+        (["--pool-size", "64Gi5"], "pool_size: a size is written"),
+        (["--pool-size=-5"], "pool_size: a size is written"),
+        (["--piece-size", "0Mi"], "piece_size"),
         (["--socket="], "socket: it has to name a file"),
         (["--socket", "/run/\udcff"], "socket"),
         (["--config", "/nowhere.toml"], "config: /nowhere.toml is not a file"),

@@ -52,6 +52,19 @@ def test_log_lines_are_for_people_by_default(directory: Path) -> None:
     assert "Traceback" not in text
 
 
+def test_a_misspelt_variable_is_a_warning(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_settings = environment()
+    monkeypatch.setattr(
+        "support.kvstowd.environment", lambda: {**without_settings, "KVSTOW_POOLSIZE": "2MiB"}
+    )
+    with running_kvstowd(directory) as daemon:
+        line = daemon.wait_line("no setting has this name")
+    assert line["level"] == "warning"
+    assert (line["variable"], line["nearest"]) == ("KVSTOW_POOLSIZE", "KVSTOW_POOL_SIZE")
+
+
 def test_wrong_settings_are_all_named_and_nothing_else_is_said(directory: Path) -> None:
     code, said = refused(directory, pool_size="much", policy="random")
     assert code == 2

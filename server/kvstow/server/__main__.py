@@ -6,6 +6,7 @@ second one ends the process at once, as signals do.
 
 import gc
 import logging
+import os
 import resource
 import select
 import signal
@@ -18,7 +19,7 @@ import structlog
 from pydantic import ByteSize
 from structlog.typing import Processor
 
-from kvstow.server.config import Config, ConfigError, load
+from kvstow.server.config import Config, ConfigError, load, misspelt
 from kvstow.server.daemon import Daemon
 from kvstow.server.device.base import DeviceError
 from kvstow.server.device.faults import FaultyDevice
@@ -73,6 +74,8 @@ def main() -> int:
         sys.stderr.write(f"kvstowd: the settings are wrong\n{error}\n")
         return 2
     _set_up_logging(config)
+    for name, nearest in misspelt(os.environ).items():
+        _log.warning("no setting has this name", variable=name, nearest=nearest)
     try:
         with ExitStack() as stack:
             _run(config, StopSignals(), stack)

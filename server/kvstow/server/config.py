@@ -8,22 +8,30 @@ Read once by the main thread; the result never changes.
 import argparse
 import os
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, ByteSize, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     CliApp,
+    CliSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     SettingsError,
     TomlConfigSettingsSource,
 )
 
+from .sizes import Bytes, Size
+
 PREFIX = "KVSTOW_"
+CLIENT_VARIABLES = frozenset({f"{PREFIX}TARGET"})
+"""What has the prefix and is no setting of the daemon."""
+
 LARGE_EXTENT_BYTES = 64 << 20
 SMALL_POOL_EXTENTS = 8
 """A pool that is not given its extent size has at least so many extents, so that several slot sizes find a place."""
@@ -31,6 +39,9 @@ SMALL_POOL_EXTENTS = 8
 PAGE_BYTES = 4096
 LONGEST_S = 1e8
 """About three years. Nobody means more, and much more is beyond what the system's clock calls take."""
+
+_CLOSE = 0.8
+"""How much alike names are of which one is a slip: what Kubernetes makes of a Service's name is less like a setting."""
 
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_S, allow_inf_nan=False)]
 
@@ -68,7 +79,6 @@ class Config(BaseSettings):
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
-        cli_prog_name="kvstowd",
         cli_kebab_case=True,
         cli_implicit_flags=True,
         cli_hide_none_type=True,
@@ -94,14 +104,14 @@ class Config(BaseSettings):
         description="Accept that whoever reaches `listen` may read, overwrite and drop the cache, and do the same to"
         " every file on tmpfs that this user may write.",
     )
-    pool_size: ByteSize = Field(
-        ByteSize(1 << 30), gt=0, description="Size of the host pool, such as 64GiB."
+    pool_size: Size = Field(
+        Bytes(1 << 30), gt=0, description="Size of the host pool, such as 64GiB."
     )
     pool_path: Path | None = Field(
         None,
         description="Directory on tmpfs or hugetlbfs that the pool is taken from; without it, anonymous memory.",
     )
-    extent_size: ByteSize | None = Field(
+    extent_size: Size | None = Field(
         None,
         gt=0,
         multiple_of=64,
@@ -115,8 +125,8 @@ class Config(BaseSettings):
         1, ge=1, le=255, description="Store a block from its n-th offer on; 1 stores all."
     )
     copy_threads: int = Field(2, ge=1, le=256, description="Threads that copy.")
-    piece_size: ByteSize = Field(
-        ByteSize(4 << 20),
+    piece_size: Size = Field(
+        Bytes(4 << 20),
         ge=PAGE_BYTES,
         description="Largest piece that is copied before another transfer may get in between.",
     )
@@ -179,7 +189,7 @@ class Config(BaseSettings):
             )
         if self.extent_bytes > self.pool_size:
             raise ValueError(
-                f"extent_size: {self.extent_bytes} bytes are more than the pool's {self.pool_size}"
+                f"extent_size: {self.extent_bytes:d} bytes are more than the pool's {self.pool_size:d}"
             )
         return self
 
@@ -201,7 +211,8 @@ def load(arguments: Sequence[str]) -> Config:
     """Read the settings.
 
     Args:
-        arguments: the command line without the program's name. `--help` and unknown flags end the process, as usual.
+        arguments: the command line without the program's name. `--help`, `--version` and unknown flags end the process,
+            as usual.
 
     Raises:
         ConfigError: something is wrong; names all of it.
@@ -210,13 +221,47 @@ def load(arguments: Sequence[str]) -> Config:
     try:
         if path is not None and not path.is_file():
             raise ConfigError(f"config: {path} is not a file")
-        return CliApp.run(Config, list(arguments), config=path)
+        source = CliSettingsSource[argparse.ArgumentParser](Config, root_parser=_parser())
+        return CliApp.run(Config, list(arguments), cli_settings_source=source, config=path)
     except ValidationError as error:
         raise ConfigError("\n".join(_line(mistake) for mistake in error.errors())) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"config: {path} is not TOML: {error}") from None
     except (OSError, SettingsError) as error:
         raise ConfigError(f"config: {error}") from None
+
+
+def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that no setting has the name of, each with the one that was probably meant.
+
+    A variable that resembles none is left out: Kubernetes sets many for a Service that is named kvstow.
+    """
+    found = {}
+    for name in environment:
+        upper = name.upper()
+        if upper.startswith(PREFIX) and upper not in CLIENT_VARIABLES:
+            nearest = _nearest(upper.removeprefix(PREFIX))
+            if nearest is not None and upper != f"{PREFIX}{nearest.upper()}":
+                found[name] = f"{PREFIX}{nearest.upper()}"
+    return found
+
+
+def _nearest(name: str) -> str | None:
+    """The setting that a name is, or is a slip of the pen for."""
+    written = name.lower().replace("-", "_")
+    return next(iter(get_close_matches(written, Config.model_fields, 1, _CLOSE)), None)
+
+
+def _parser() -> argparse.ArgumentParser:
+    """What the command line takes besides the settings."""
+    parser = argparse.ArgumentParser("kvstowd", description=Config.__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"kvstowd {version('kvstow')}",
+        help="show the version and exit",
+    )
+    return parser
 
 
 def _file_named_by(arguments: Sequence[str]) -> Path | None:
@@ -234,6 +279,8 @@ def _file_named_by(arguments: Sequence[str]) -> Path | None:
 def _line(mistake: ErrorDetails) -> str:
     where = ".".join(str(part) for part in mistake["loc"])
     if mistake["type"] == "extra_forbidden":
-        return f"{where}: there is no such setting"
+        nearest = _nearest(where)
+        hint = "" if nearest is None else f"; did you mean {nearest}?"
+        return f"{where}: there is no such setting{hint}"
     what = mistake["msg"].removeprefix("Value error, ")
     return f"{where}: {what}, not {mistake['input']!r}" if where else what
