@@ -1,10 +1,15 @@
 """What Prometheus and the health service see of a daemon at work."""
 
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urljoin
+from urllib.request import urlopen
+
+import pytest
 
 from support.client_engine import BLOCK_BYTES, connected_engine
 from support.kvstowd import Kvstowd, running_kvstowd
-from support.waiting import wait_for
+from support.waiting import DEADLINE_S, wait_for
 
 
 def test_an_idle_daemon_shows_what_can_be_alerted_on(daemon: Kvstowd) -> None:
@@ -88,6 +93,18 @@ def test_a_copy_that_does_not_end_turns_the_device_red_and_nothing_else(director
             assert daemon.metrics()["kvstow_overdue_transfers_total"] == 1
         assert held.wait(60)
         wait_for(lambda: daemon.serving("device"), "a device that has recovered")
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/metrics/more"])
+def test_other_paths_are_not_found_and_say_where_the_metrics_are(
+    daemon: Kvstowd, path: str
+) -> None:
+    url = urljoin(daemon.wait_line("metrics served")["url"], path)
+    with pytest.raises(HTTPError) as refused:
+        urlopen(url, timeout=DEADLINE_S)
+    with refused.value as answer:
+        assert answer.code == 404
+        assert answer.read() == b"The metrics are at /metrics\n"
 
 
 def test_no_endpoint_without_an_address(directory: Path) -> None:

@@ -25,7 +25,8 @@ from kvstow.server.device.base import DeviceError
 from kvstow.server.device.faults import FaultyDevice
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.pool import HostPool
-from kvstow.server.metrics import Metrics, MetricsServer
+from kvstow.server.metrics import Metrics
+from kvstow.server.metrics_server import MetricsServer
 from kvstow.server.rpc.server import RpcServer, ServerOptions
 from kvstow.server.rpc.unix_socket import SocketError
 

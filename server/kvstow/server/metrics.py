@@ -5,12 +5,10 @@ snapshot shows (how long things took) is counted as it happens. Label values com
 methods, and the living spaces, of which there are at most `max_spaces`.
 """
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -82,32 +80,6 @@ class Metrics:
     def watch(self, daemon: Daemon) -> None:
         """Show this daemon from now on."""
         self.registry.register(_Books(daemon))
-
-
-class MetricsServer:
-    """Serves a registry over HTTP on a thread of its own, until it is closed.
-
-    Args:
-        registry: what to serve.
-        address: host and port; port 0 takes a free one.
-
-    Raises:
-        OSError: the address is taken or does not exist.
-    """
-
-    def __init__(self, registry: CollectorRegistry, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        host = host.strip("[]")
-        self._server: WSGIServer
-        self._thread: threading.Thread
-        self._server, self._thread = start_http_server(int(port), host, registry)
-        self.url = f"http://{address.rpartition(':')[0]}:{self._server.server_port}/metrics"
-
-    def close(self) -> None:
-        """Stop; returns when the thread has ended."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 class _Books(Collector):
