@@ -6,11 +6,13 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from kvstow.server.rpc.unix_socket import SocketError, SocketPath, private_files
+from support.users import without_privileges
 
 HOLDER = """
 import sys, time
@@ -109,6 +111,14 @@ def test_a_place_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(SocketError, match=r"cannot serve .*kvstowd\.sock: ") as refusal:
         SocketPath(tmp_path / "file" / "kvstowd.sock").claim()
     assert "\n" not in str(refusal.value)
+
+
+def test_a_place_that_is_not_permitted_suggests_to_name_another() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o500)
+        with without_privileges(), pytest.raises(SocketError) as refusal:
+            SocketPath(Path(directory, "run", "kvstowd.sock")).claim()
+    assert str(refusal.value).endswith(": Permission denied; name another path with --socket")
 
 
 def test_a_path_too_long_for_a_socket_says_so(tmp_path: Path) -> None:

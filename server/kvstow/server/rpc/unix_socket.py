@@ -58,7 +58,9 @@ class SocketPath:
             _remove_stale(self._path)
         except OSError as error:
             self.release()
-            raise SocketError(f"cannot serve {self._path}: {error.strerror}") from error
+            raise SocketError(
+                f"cannot serve {self._path}: {error.strerror}; name another path with --socket"
+            ) from error
         except SocketError:
             self.release()
             raise
