@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kvstow.cli.app import app
 from kvstow.client import Client, Identity
 from support.client_engine import BLOCK_BYTES, IDENTITY, ClientEngine, connected_engine
 from support.kvstowd import Kvstowd, running_kvstowd
+from support.users import without_privileges
 from support.waiting import wait_for
 
 
@@ -130,6 +132,7 @@ def test_top_shows_what_happens_between_two_looks(daemon: Kvstowd, engine: Clien
     assert "1 sessions, 1 transfers in flight, the oldest for" in result.stdout
     assert "model" in result.stdout
     assert "75.0 %" in result.stdout
+    assert result.stdout.endswith("\n")
 
 
 def test_top_ends_well_with_an_interrupt(daemon: Kvstowd, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +162,34 @@ def test_without_a_daemon_one_line_says_where_and_what_to_do(
     (line,) = result.stderr.splitlines()
     assert line.startswith(f"kvstow: no daemon listens at unix:{tmp_path}/none. Start kvstowd")
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("barred", ["kvstow.sock", "."])
+def test_a_socket_that_only_another_user_may_use_is_said_to_be_theirs(
+    daemon: Kvstowd, barred: str
+) -> None:
+    owner = daemon.socket.owner()
+    place = daemon.socket.parent / barred
+    mode = place.stat().st_mode
+    daemon.socket.parent.chmod(0o755)
+    place.chmod(0)
+    try:
+        with without_privileges():
+            result = run(daemon, "status")
+    finally:
+        place.chmod(mode)
+    assert result.exit_code == 3
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"kvstow: {daemon.target} belongs to {owner}, and only that user may")
+
+
+def test_the_version_is_said() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"kvstow {version('kvstow')}\n")
+
+
+def test_help_says_what_yes_belongs_to() -> None:
+    assert "With --all: do not ask" in CliRunner().invoke(app, ["reset", "--help"]).stdout
 
 
 @pytest.mark.parametrize(

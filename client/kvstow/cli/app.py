@@ -5,6 +5,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -41,6 +42,24 @@ Target = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"kvstow {version('kvstow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _all_commands(
+    say_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_say_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
 
 
 @app.command()
@@ -107,7 +126,7 @@ def reset(
         float,
         typer.Option(min=0, max=60, help="Wait at most so many seconds for abandoned copies."),
     ] = 0.0,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --all: do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Empty a space, or all of them: nothing stored before is found any more."""
@@ -132,10 +151,11 @@ def show_top(
     count: Annotated[int, typer.Option(min=0, help="End after so many; 0: never.")] = 0,
 ) -> None:
     """Watch what the daemon does, until Ctrl-C."""
+    console = _console()
     with (
         suppress(KeyboardInterrupt),
         connected(target) as client,
-        Live(console=_console(), auto_refresh=False) as live,
+        Live(console=console, auto_refresh=False) as live,
     ):
         before = top.look(client)
         shown = 0
@@ -148,6 +168,8 @@ def show_top(
             except Unreachable as error:
                 live.update(Text(why_unreachable(target, error)), refresh=True)
             shown += 1
+    if not console.is_terminal:  # where there is one, the screen ends its own last line
+        console.line()
 
 
 def _reset(

@@ -4,13 +4,14 @@ An error is one line with what to do next. Exit codes: 1 the daemon said no, 2 t
 wrong, 3 no daemon answers.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 
 from kvstow.client import Client, Refused, Unreachable
-from kvstow.client.target import check_target, is_listening
+from kvstow.client.target import check_target, is_listening, socket_path
 
 REFUSED = 1
 UNREACHABLE = 3
@@ -34,12 +35,35 @@ def connected(target: str) -> Iterator[Client]:
 
 def why_unreachable(target: str, error: Unreachable) -> str:
     """What is wrong, and what to do."""
+    owner = _owner_who_excludes_us(target)
+    if owner is not None:
+        return (
+            f"{target} belongs to {owner}, and only that user may connect. Run kvstow as {owner}, "
+            "or name another daemon with --target or KVSTOW_TARGET."
+        )
     if is_listening(target):
         return f"the daemon at {target} does not answer ({error}). See its log and its state."
     return (
         f"no daemon listens at {target}. Start kvstowd, or name another with --target or "
         "KVSTOW_TARGET."
     )
+
+
+def _owner_who_excludes_us(target: str) -> str | None:
+    """Whose the socket is, or the directory that hides it, if this user may not connect."""
+    path = socket_path(target)
+    if path is None or os.access(path, os.W_OK, effective_ids=True):
+        return None
+    for place in (path, *path.parents):
+        try:
+            return place.owner()
+        except PermissionError:
+            continue  # the directory above hides it
+        except KeyError:
+            return f"user {place.stat().st_uid}"
+        except OSError:
+            return None  # there is none
+    return None
 
 
 def _fail(line: str, code: int) -> None:

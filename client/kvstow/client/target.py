@@ -34,6 +34,12 @@ def channel_target(target: str) -> str:
     return f"unix:{quote(unix[1])}" if unix else target
 
 
+def socket_path(target: str) -> Path | None:
+    """The path of the target's socket; None if it is a host and port."""
+    unix = _UNIX.fullmatch(target)
+    return Path(unix[1]) if unix else None
+
+
 def is_listening(target: str) -> bool:
     """Whether a process has the target open.
 
