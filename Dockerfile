@@ -29,4 +29,8 @@ RUN groupadd --gid 10001 kvstow \
 USER kvstow
 VOLUME /run/kvstow
 
+# A socket elsewhere has to be named by KVSTOW_SOCKET, for this to find it.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=10s \
+    CMD kvstow status --target "unix:${KVSTOW_SOCKET:-/run/kvstow/kvstow.sock}" || exit 1
+
 ENTRYPOINT ["kvstowd"]
