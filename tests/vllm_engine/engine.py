@@ -187,6 +187,13 @@ class OpenEngine(Engine):
         """Blocks that nobody uses."""
         return int(self.scheduler.kv_cache_manager.block_pool.get_num_free_blocks())
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether requests that do not run have blocks; vLLM cannot reset running ones then."""
+        return bool(len(self.scheduler.kv_holding_waiting)) or any(
+            request.is_finished() for request in self.scheduler.requests.values()
+        )
+
     def settle(self) -> None:
         """Step until the engine has nothing left to do."""
         self.step_until(lambda: not self.scheduler.has_requests(), "an engine at rest")

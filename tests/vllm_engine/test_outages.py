@@ -149,3 +149,18 @@ def test_a_reset_that_the_daemon_did_not_hear(
         assert engine.run(PROMPTS[0], generate=GENERATE)[0].cached_count == 0
         assert books.counters().loaded_count == loaded
         comes_back(engine, daemon, expected)
+
+
+def test_too_small_for_all(
+    engine: OpenEngine, place: Path, expected: list[tuple[int, ...]]
+) -> None:
+    """What does not fit is evicted or not stored."""
+    with (
+        running_kvstowd(place, **{**SETTINGS, "pool_size": "512KiB"}) as daemon,
+        open_books(daemon.target) as books,
+    ):
+        comes_back(engine, daemon, expected)
+        finish(engine, begin(engine), expected)
+        engine.forget()
+        books.wait_quiet()
+        assert books.counters().evicted_count

@@ -1,10 +1,26 @@
 """What the connector cannot do as it was told is refused when the engine starts."""
 
 import pytest
+from vllm.config import KVTransferConfig
+from vllm.distributed.kv_transfer import ensure_kv_transfer_shutdown
 from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
 from vllm_engine.engine import connector, running_engine
 from vllm_engine.tiny import tiny_llama
+
+
+def refuse(transfer: KVTransferConfig, words: str) -> None:
+    """An engine does not start, and says why."""
+    try:
+        with (
+            pytest.raises(ValueError, match=words),
+            running_engine(tiny_llama(), transfer),
+        ):
+            pytest.fail("the engine started")
+    finally:
+        # vLLM leaves these to the end of a process.
+        ensure_kv_transfer_shutdown()
+        cleanup_dist_env_and_memory()
 
 
 @pytest.mark.parametrize(
@@ -16,24 +32,10 @@ from vllm_engine.tiny import tiny_llama
     ],
 )
 def test_a_wrong_option(options: dict[str, object], words: str) -> None:
-    try:
-        with (
-            pytest.raises(ValueError, match=words),
-            running_engine(tiny_llama(), connector("unix:/nowhere", **options)),
-        ):
-            pytest.fail("the engine started")
-    finally:
-        cleanup_dist_env_and_memory()  # vLLM leaves it to the end of a process
+    refuse(connector("unix:/nowhere", **options), words)
 
 
 def test_half_a_role() -> None:
     transfer = connector("unix:/nowhere")
     transfer.kv_role = "kv_producer"
-    try:
-        with (
-            pytest.raises(ValueError, match="kv_role must be 'kv_both'"),
-            running_engine(tiny_llama(), transfer),
-        ):
-            pytest.fail("the engine started")
-    finally:
-        cleanup_dist_env_and_memory()
+    refuse(transfer, "kv_role must be 'kv_both'")
