@@ -1,10 +1,11 @@
 """What the connector cannot do as it was told is refused when the engine starts."""
 
 import pytest
-from vllm.config import KVTransferConfig
+from vllm.config import KVTransferConfig, SpeculativeConfig, VllmConfig
 from vllm.distributed.kv_transfer import ensure_kv_transfer_shutdown
 from vllm.distributed.parallel_state import cleanup_dist_env_and_memory
 
+from kvstow.client.engines.vllm.layout import Unsupported, check_supported
 from vllm_engine.engine import connector, running_engine
 from vllm_engine.tiny import tiny_llama
 
@@ -39,3 +40,12 @@ def test_half_a_role() -> None:
     transfer = connector("unix:/nowhere")
     transfer.kv_role = "kv_producer"
     refuse(transfer, "kv_role must be 'kv_both'")
+
+
+def test_drafts_with_a_cache_of_their_own() -> None:
+    drafts = SpeculativeConfig.__new__(SpeculativeConfig)
+    drafts.method = "eagle"
+    config = VllmConfig()
+    config.speculative_config = drafts
+    with pytest.raises(Unsupported, match="drafts that have a KV cache"):
+        check_supported(config)

@@ -46,7 +46,7 @@ def shape_of(config: VllmConfig, cache: KVCacheConfig) -> Shape:
         Unsupported: a group is neither full nor sliding-window attention, or the blocks of one
             rank are not those of another.
     """
-    _check_parallelism(config)
+    check_supported(config)
     _, hash_tokens = resolve_kv_cache_block_sizes(cache, config)
     return Shape(
         groups=tuple(_group_shape(group) for group in cache.kv_cache_groups),
@@ -106,14 +106,22 @@ def allocation_bytes(cache: KVCacheConfig) -> int:
     return int(cache.kv_cache_tensors[0].size)
 
 
-def _check_parallelism(config: VllmConfig) -> None:
-    parallel = config.parallel_config
+def check_supported(config: VllmConfig) -> None:
+    """What is known not to work is refused when the engine starts.
+
+    Raises:
+        Unsupported: the engine is configured in such a way.
+    """
+    parallel, speculative = config.parallel_config, config.speculative_config
     if parallel.pipeline_parallel_size > 1:
         raise Unsupported("kvstow does not support pipeline parallelism: ranks differ in layers")
     if parallel.decode_context_parallel_size > 1 or parallel.prefill_context_parallel_size > 1:
         raise Unsupported("kvstow does not support context parallelism")
     if parallel.nnodes > 1:
         raise Unsupported("kvstow does not support an engine with ranks on several nodes")
+    if speculative is not None and speculative.uses_draft_kv_cache():
+        # The last block that a draft has written may hold tokens that are rejected afterwards.
+        raise Unsupported("kvstow does not support drafts that have a KV cache of their own")
 
 
 def _group_shape(group: KVCacheGroupSpec) -> GroupShape:
