@@ -24,8 +24,8 @@ from typing import cast
 from .errors import BooksError
 from .types import KeyState
 
-DENSE_LIMIT = 1 << 15
-"""Up to this many slots one dictionary serves: it grows within milliseconds and is probed fastest."""
+DENSE_LIMIT = 1 << 17
+"""Up to this many slots one dictionary serves: it grows within some milliseconds and is probed fastest."""
 
 SHARD_TARGET = 1 << 14
 """Entries per shard that a larger index aims at when full: one grows within about a millisecond, and there are few enough
