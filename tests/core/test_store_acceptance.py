@@ -68,6 +68,9 @@ class StoreHistory(RuleBasedStateMachine):
         expected = [WHEN_NOT_NEW.get(before[each], StoreStatus.ACCEPTED) for each in offered]
         for each in new[room:]:
             expected[offered.index(each)] = StoreStatus.NO_SPACE
+        if new and not self.free + len(evictable):  # what lies behind the gap is not looked at
+            gap = offered.index(new[0])
+            expected[gap:] = [StoreStatus.NO_SPACE] * (len(offered) - gap)
 
         plan = self.engine.begin_store(offered)
         assert plan.statuses == "".join(status.value for status in expected)

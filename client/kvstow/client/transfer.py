@@ -68,7 +68,8 @@ class Transfer:
         failures: what could not be copied; only when FAILED.
         statuses: of a store, once the daemon has answered: for each block offered, over all
             groups in the order given, "A" accepted, "S" stored already, "W" being stored already,
-            "N" no space, "D" not admitted by the policy. Empty for a load.
+            "N" no space, "D" not admitted by the policy. In a full pool whatever lies behind the first
+            "N" of a group is "N" too. Empty for a load.
         unwanted: it was cancelled; it ends all the same.
     """
 

@@ -75,13 +75,18 @@ def _classify(
     protected: dict[int, set[int]] = {}
     for group in groups:
         index, table = space.indexes[group.group], space.tables[group.group]
-        slots = index.probe(group.keys)
-        letters = _letters(index, group.keys, slots)
-        _apply_admission(books, index.serial, group.keys, letters)
+        # Where not one slot can be had nothing is asked behind the first block that would need one: a full pool is
+        # when there is least time, and what lies behind a gap lengthens no prefix.
+        keys = group.keys
+        if not books.pool.room(table, 1, {}):
+            keys = keys[: index.present_count(keys, 0)]
+        slots = index.probe(keys)
+        letters = _letters(index, keys, slots)
+        _apply_admission(books, index.serial, keys, letters)
         ready = [slot for slot in slots if slot is not None]
         table.touch(ready)
         protected.setdefault(table.slot_bytes, set()).update(ready)
-        statuses.append(letters)
+        statuses.append(letters + [_NO_SPACE] * (len(group.keys) - len(keys)))
     return statuses, protected
 
 
