@@ -30,7 +30,8 @@ import numpy.typing as npt
 from rich.table import Table
 
 from kvstow.server.core.spans import Segment, Spans, plan_spans
-from kvstow.server.device.base import Copy, Direction, Region, SharedMemoryHandle
+from kvstow.server.device.base import Copy, Direction, Region
+from kvstow.server.device.handles import SharedMemoryHandle
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.kernel import LIBRARY, Memory, NativeKernel, NumpyKernel, Regions
 from kvstow.server.device.pool import HostPool
@@ -193,7 +194,9 @@ def _devices(pool: HostPool, handle: SharedMemoryHandle) -> Iterator[dict[str, A
         "device_numpy": HostDevice(pool, copy_threads=1, kernel=NumpyKernel()),
     }
     try:
-        yield {name: (device, device.open_region(handle)) for name, device in made.items()}
+        yield {
+            name: (device, device.open_region(handle, session=1)) for name, device in made.items()
+        }
     finally:
         for device in made.values():
             device.close()

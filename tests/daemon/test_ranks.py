@@ -13,8 +13,8 @@ from kvstow.server.core.errors import (
 from kvstow.server.core.requests import GroupMemory, RankMemory
 from kvstow.server.core.spans import Segment
 from kvstow.server.core.types import BlockFailure, Group, Layout, TransferState
-from kvstow.server.device.base import SharedMemoryHandle
 from kvstow.server.device.faults import Fail, FaultRule
+from kvstow.server.device.handles import SharedMemoryHandle
 from support.daemons import Rig, running_daemon
 from support.engine import Engine, identity, keys
 from support.memory import RankFile

@@ -17,11 +17,14 @@ from kvstow.server.device.base import (
     Device,
     Direction,
     Region,
-    SharedMemoryHandle,
 )
+from kvstow.server.device.handles import Handle, SharedMemoryHandle
 
 DEADLINE_S = 60.0
 """Longer than anything here takes on a busy machine; reached only when something is broken."""
+
+SESSION = 1
+"""Whose memory it is, where a test does not care."""
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -83,7 +86,7 @@ class EngineMemory(Protocol):
     """Memory of an engine, as the engine sees it."""
 
     @property
-    def handle(self) -> SharedMemoryHandle: ...
+    def handle(self) -> Handle: ...
 
     def read(self) -> Bytes: ...
 

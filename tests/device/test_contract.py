@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from device.rig import (
+    SESSION,
     Bytes,
     EngineMemory,
     Recorder,
@@ -141,7 +142,7 @@ def attach(rig: Rig, transfer: Transfer) -> list[Rank]:
     ranks = []
     for _ in range(WORLD_SIZE):
         memory = [rig.allocate(size) for size in transfer.region_bytes]
-        regions = [rig.device.open_region(part.handle) for part in memory]
+        regions = [rig.device.open_region(part.handle, SESSION) for part in memory]
         ranks.append(Rank(memory, regions))
     return ranks
 
@@ -180,7 +181,7 @@ def test_all_ranks_store_and_load_exactly_their_bytes(rig: Rig, block_count: int
 def test_a_copy_that_is_no_longerwanted_touches_nothing(rig: Rig) -> None:
     memory = rig.allocate(4096)
     memory.write(random_bytes(4096))
-    regions = [rig.device.open_region(memory.handle)]
+    regions = [rig.device.open_region(memory.handle, SESSION)]
     unwanted, wanted = Recorder(wanted=False), Recorder()
     rig.store(unwanted, blocks_in_a_row(32, 64), regions)
     rig.store(wanted, blocks_in_a_row(1, 64), regions)
@@ -196,7 +197,7 @@ def test_an_abandoned_copy_still_ends(rig: Rig) -> None:
     memory = rig.allocate(1 << 20)
     owner = Recorder()
     owner.abandon()
-    rig.store(owner, blocks_in_a_row(256, 4096), [rig.device.open_region(memory.handle)])
+    rig.store(owner, blocks_in_a_row(256, 4096), [rig.device.open_region(memory.handle, SESSION)])
 
     end = owner.wait_end()
     assert end.failures == [(block, "abandoned") for block in range(256)]
@@ -204,7 +205,7 @@ def test_an_abandoned_copy_still_ends(rig: Rig) -> None:
 
 
 def test_a_region_closes_once(rig: Rig) -> None:
-    region = rig.device.open_region(rig.allocate(4096).handle)
+    region = rig.device.open_region(rig.allocate(4096).handle, SESSION)
     rig.device.close_region(region)
 
     with pytest.raises(DeviceError, match="not open"):
@@ -214,7 +215,7 @@ def test_a_region_closes_once(rig: Rig) -> None:
 def test_a_copy_of_a_closed_region_fails_and_touches_nothing(rig: Rig) -> None:
     memory = rig.allocate(4096)
     memory.write(random_bytes(4096))
-    region = rig.device.open_region(memory.handle)
+    region = rig.device.open_region(memory.handle, SESSION)
     rig.device.close_region(region)
     owner = Recorder()
     rig.store(owner, blocks_in_a_row(2, 64), [region])
@@ -224,7 +225,7 @@ def test_a_copy_of_a_closed_region_fails_and_touches_nothing(rig: Rig) -> None:
 
 
 def test_what_is_submitted_after_close_starts_and_ends_as_failed(rig: Rig) -> None:
-    region = rig.device.open_region(rig.allocate(4096).handle)
+    region = rig.device.open_region(rig.allocate(4096).handle, SESSION)
     rig.device.close()
     owner = Recorder()
     rig.load(owner, blocks_in_a_row(2, 64), [region])
@@ -248,7 +249,7 @@ FAULTS = [
 def test_every_copy_ends_once_whatever_happens_to_it(rig: Rig, seed: int) -> None:
     device = FaultyDevice(rig.device)
     rules = [device.add(rule) for rule in FAULTS]
-    region = device.open_region(rig.allocate(64 << 10).handle)
+    region = device.open_region(rig.allocate(64 << 10).handle, SESSION)
     owners: list[Recorder] = []
 
     def order(session: int) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from device.rig import (
+    SESSION,
     EngineMemory,
     Recorder,
     Rig,
@@ -30,7 +31,7 @@ class World:
         self.device = FaultyDevice(rig.device)
         self.memory: EngineMemory = rig.allocate(BLOCK_COUNT * BLOCK_BYTES)
         self.memory.write(random_bytes(BLOCK_COUNT * BLOCK_BYTES))
-        self.region: Region = self.device.open_region(self.memory.handle)
+        self.region: Region = self.device.open_region(self.memory.handle, SESSION)
 
     def store(
         self, *, wanted: bool = True, session: int = 1, transfer: int = 1, rank: int = 0

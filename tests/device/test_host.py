@@ -11,9 +11,18 @@ import numpy as np
 import pytest
 
 from device.conftest import POOL_BYTES, native
-from device.rig import EngineFile, Recorder, Rig, blocks_in_a_row, eventually, random_bytes
+from device.rig import (
+    SESSION,
+    EngineFile,
+    Recorder,
+    Rig,
+    blocks_in_a_row,
+    eventually,
+    random_bytes,
+)
 from kvstow.server.core.spans import Segment, Spans, plan_spans
-from kvstow.server.device.base import DeviceError, SharedMemoryHandle
+from kvstow.server.device.base import DeviceError
+from kvstow.server.device.handles import SharedMemoryHandle
 from kvstow.server.device.host import GONE, HostDevice
 from kvstow.server.device.kernel import LIBRARY, NativeKernel
 from kvstow.server.device.pool import HostPool
@@ -28,7 +37,7 @@ def test_a_truncated_file_fails_its_blocks_and_the_device_goes_on(
     device = HostDevice(pool, kernel=NativeKernel(LIBRARY))
     engine = EngineFile(shared_memory / "engine", 16 * PAGE)
     engine.write(content := random_bytes(16 * PAGE))
-    regions = [device.open_region(engine.handle)]
+    regions = [device.open_region(engine.handle, SESSION)]
     rig = Rig(device, pool.memory.view, lambda size: EngineFile(shared_memory / "other", size))
     blocks = list(range(16))
     spans = plan_spans([Segment(0, 0, PAGE, PAGE)], blocks, blocks[::-1], PAGE, 16 * PAGE, 0)
@@ -46,7 +55,7 @@ def test_a_truncated_file_fails_its_blocks_and_the_device_goes_on(
     other = rig.allocate(PAGE)
     other.write(random_bytes(PAGE, seed=1))
     again = Recorder()
-    rig.store(again, blocks_in_a_row(1, PAGE), [device.open_region(other.handle)])
+    rig.store(again, blocks_in_a_row(1, PAGE), [device.open_region(other.handle, SESSION)])
     assert again.wait_end().failures == []
     assert np.array_equal(rig.pool[:PAGE], other.read())
     device.close()
@@ -75,7 +84,7 @@ def test_an_engine_in_another_process_gets_its_bytes_back(rig: Rig) -> None:
         assert engine.stdin is not None
         assert engine.stdout is not None
         path = engine.stdout.readline().strip()
-        regions = [rig.device.open_region(SharedMemoryHandle(path, 0, 1 << 20))]
+        regions = [rig.device.open_region(SharedMemoryHandle(path, 0, 1 << 20), SESSION)]
         spans = blocks_in_a_row(16, 1 << 16)
         for order in (rig.store, rig.load):
             owner = Recorder()
@@ -89,7 +98,9 @@ def test_an_engine_in_another_process_gets_its_bytes_back(rig: Rig) -> None:
 def test_a_region_may_begin_anywhere_in_its_file(rig: Rig, shared_memory: Path) -> None:
     engine = EngineFile(shared_memory / "engine", 3 * PAGE)
     engine.write(random_bytes(3 * PAGE))
-    region = rig.device.open_region(replace(engine.handle, offset_bytes=4001, size_bytes=500))
+    region = rig.device.open_region(
+        replace(engine.handle, offset_bytes=4001, size_bytes=500), SESSION
+    )
     owner = Recorder()
     rig.store(owner, blocks_in_a_row(5, 100), [region])
 
@@ -101,7 +112,7 @@ def test_a_region_may_begin_anywhere_in_its_file(rig: Rig, shared_memory: Path) 
 def test_closed_memory_is_unmapped_when_its_last_copy_has_ended(
     rig: Rig, shared_memory: Path
 ) -> None:
-    region = rig.device.open_region(EngineFile(shared_memory / "lost", PAGE).handle)
+    region = rig.device.open_region(EngineFile(shared_memory / "lost", PAGE).handle, SESSION)
     for _ in range(4):
         owner = Recorder()
         rig.store(owner, blocks_in_a_row(1, PAGE), [region])
@@ -115,7 +126,9 @@ def test_closed_memory_is_unmapped_when_its_last_copy_has_ended(
 def test_a_region_takes_no_descriptor(rig: Rig, shared_memory: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for number in range(3):
-        rig.device.open_region(EngineFile(shared_memory / f"engine-{number}", PAGE).handle)
+        rig.device.open_region(
+            EngineFile(shared_memory / f"engine-{number}", PAGE).handle, SESSION
+        )
 
     assert len(os.listdir("/proc/self/fd")) == before
 
@@ -190,7 +203,7 @@ def test_a_handle_that_is_no_engine_memory_is_refused(
     handle = mistake.make(shared_memory)
 
     with pytest.raises(DeviceError, match=mistake.complaint) as refusal:
-        host.open_region(handle)
+        host.open_region(handle, SESSION)
     assert handle.path in str(refusal.value) or repr(handle.path) in str(refusal.value)
 
 
@@ -209,7 +222,7 @@ def test_no_copy_leaves_its_memory(rig: Rig, spans: Spans) -> None:
     memory = rig.allocate(PAGE)
     memory.write(random_bytes(PAGE))
     owner = Recorder()
-    rig.store(owner, spans, [rig.device.open_region(memory.handle)])
+    rig.store(owner, spans, [rig.device.open_region(memory.handle, SESSION)])
 
     reasons = {reason for _, reason in owner.wait_end().failures}
     assert reasons == {"DeviceError: a span lies outside its region or the host pool"}
@@ -218,7 +231,7 @@ def test_no_copy_leaves_its_memory(rig: Rig, spans: Spans) -> None:
 
 def test_a_closed_pool_is_not_touched(rig: Rig, pool: HostPool) -> None:
     memory = rig.allocate(PAGE)
-    region = rig.device.open_region(memory.handle)
+    region = rig.device.open_region(memory.handle, SESSION)
     pool.close()
     owner = Recorder()
     rig.load(owner, blocks_in_a_row(1, PAGE), [region])

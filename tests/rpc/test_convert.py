@@ -21,7 +21,7 @@ from kvstow.server.core.types import (
     Layout,
     TransferKind,
 )
-from kvstow.server.device.base import SharedMemoryHandle
+from kvstow.server.device.handles import SharedMemoryHandle
 from kvstow.server.rpc import convert, replies
 from kvstow.v1 import cache_pb2, identity_pb2, transfer_pb2
 

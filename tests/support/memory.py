@@ -13,7 +13,7 @@ import numpy.typing as npt
 from kvstow.server.core.requests import GroupMemory, RankMemory
 from kvstow.server.core.spans import Segment
 from kvstow.server.core.types import Layout
-from kvstow.server.device.base import SharedMemoryHandle
+from kvstow.server.device.handles import RankHandles, SharedMemoryHandle
 
 SHARED_MEMORY = Path("/dev/shm")
 KEY_BYTES = 16
@@ -64,7 +64,7 @@ class RankFile:
         self._view: npt.NDArray[np.uint8] = np.memmap(self.path, dtype=np.uint8, mode="r+")
 
     @property
-    def memory(self) -> RankMemory[SharedMemoryHandle]:
+    def memory(self) -> RankHandles:
         """As the daemon is told of it."""
         handle = SharedMemoryHandle(str(self.path), 0, self.size_bytes)
         return RankMemory((handle,), tuple(self.groups))

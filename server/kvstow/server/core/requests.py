@@ -13,6 +13,9 @@ from .types import SessionId, SpaceId
 HandleT = TypeVar("HandleT")
 """A device's own type of handle; the core never looks inside one."""
 
+FenceT = TypeVar("FenceT")
+"""The same of fences."""
+
 
 class ServerState(Enum):
     """Where the daemon is in its life: STARTING -> READY -> DRAINING."""
@@ -57,6 +60,21 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU that the daemon sees.
+
+    Args:
+        uuid: as CUDA knows it, in lower case, without a prefix.
+        name: of the product.
+        trouble: what is wrong with it; empty when it is healthy.
+    """
+
+    uuid: str
+    name: str
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServerInfo:
     """Who the daemon is, what it can do and how it fares.
 
@@ -67,6 +85,9 @@ class ServerInfo:
         policy: name of the eviction policy.
         uptime_s: seconds since the start.
         copy_kernel: what makes the copies.
+        gpus: those that the daemon sees.
+        cuda_off: why it runs without CUDA; empty if it does not.
+        pinned: whether the host pool is page-locked.
     """
 
     version: str
@@ -76,6 +97,9 @@ class ServerInfo:
     policy: str
     uptime_s: float
     copy_kernel: str
+    gpus: tuple[Gpu, ...] = ()
+    cuda_off: str = ""
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +148,15 @@ class GroupMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class RankMemory(Generic[HandleT]):
+class RankMemory(Generic[HandleT, FenceT]):
     """The memory that one rank's KV cache lives in.
 
     Args:
         handles: how the device opens each region; `Segment.region` indexes them.
         groups: one per group of the layout, in its order.
+        fences: the rank's ring of fences; transfers name them by index.
     """
 
     handles: tuple[HandleT, ...]
     groups: tuple[GroupMemory, ...]
+    fences: tuple[FenceT, ...] = ()

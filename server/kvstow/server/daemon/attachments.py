@@ -9,14 +9,15 @@ attachment is closed after its last copy and only then, also when its rank has d
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from kvstow.server.core.errors import BooksError, RegionInvalid
-from kvstow.server.core.requests import GroupMemory, RankMemory
+from kvstow.server.core.requests import GroupMemory
 from kvstow.server.core.spans import check_segments
 from kvstow.server.core.types import SessionId
-from kvstow.server.device.base import Device, DeviceError, Origin, Region, SharedMemoryHandle
+from kvstow.server.device.base import Device, DeviceError, Fence, Origin, Region
+from kvstow.server.device.handles import Handle, RankHandles
 
 
 @dataclass(slots=True, eq=False)
@@ -26,10 +27,12 @@ class MappedMemory:
     Args:
         regions: as `Segment.region` indexes them.
         groups: where the blocks lie.
+        fences: the rank's ring.
     """
 
     regions: Sequence[Region]
     groups: tuple[GroupMemory, ...]
+    fences: Sequence[Fence] = ()
 
     @property
     def origins(self) -> Sequence[Origin]:
@@ -68,7 +71,7 @@ class Attachments:
     _detached: set[Attachment] = field(default_factory=set)
 
     @contextmanager
-    def mapped(self, memory: RankMemory[SharedMemoryHandle]) -> Iterator[MappedMemory]:
+    def mapped(self, session: SessionId, memory: RankHandles) -> Iterator[MappedMemory]:
         """Map a rank's memory; it is closed again if the block raises. Without the lock.
 
         Raises:
@@ -77,15 +80,13 @@ class Attachments:
         sizes = [handle.size_bytes for handle in memory.handles]
         for group in memory.groups:
             check_segments(group.segments, sizes, group.block_count)
-        regions: list[Region] = []
-        try:
+        with ExitStack() as undo:
+            regions: list[Region] = []
             for number, handle in enumerate(memory.handles):
-                regions.append(self._open(number, handle))
+                regions.append(self._open(session, number, handle))
+                undo.callback(self.device.close_region, regions[-1])
             yield MappedMemory(regions, memory.groups)
-        except BaseException:
-            for region in regions:
-                self.device.close_region(region)
-            raise
+            undo.pop_all()
 
     def check_apart(self, session: SessionId, rank: int, memory: MappedMemory) -> None:
         """No other rank of the session has attached any of these bytes.
@@ -166,9 +167,9 @@ class Attachments:
                     f" by {found.copy_count}"
                 )
 
-    def _open(self, number: int, handle: SharedMemoryHandle) -> Region:
+    def _open(self, session: SessionId, number: int, handle: Handle) -> Region:
         try:
-            return self.device.open_region(handle)
+            return self.device.open_region(handle, session)
         except DeviceError as error:
             raise RegionInvalid(f"region {number}: {error}", region=number) from error
 

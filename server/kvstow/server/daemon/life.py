@@ -17,14 +17,14 @@ from kvstow.server.core.errors import BooksError, NoSuchSession, NotStarted, Shu
 from kvstow.server.core.requests import (
     OpenedSession,
     Process,
-    RankMemory,
     ServerInfo,
     ServerState,
     StreamEnd,
 )
 from kvstow.server.core.snapshot import Snapshot
 from kvstow.server.core.types import Identity, SessionEnd, SessionId
-from kvstow.server.device.base import Device, SharedMemoryHandle
+from kvstow.server.device.base import Device
+from kvstow.server.device.handles import RankHandles
 
 from .assembly import assemble, limits
 from .health import Health, Status
@@ -181,7 +181,7 @@ class Life:
         self,
         session: SessionId,
         rank: int,
-        memory: RankMemory[SharedMemoryHandle],
+        memory: RankHandles,
         process: Process | None,
     ) -> None:
         """Map a rank's memory, and watch over its process.
@@ -195,7 +195,11 @@ class Life:
             self._sessions.identity(session)
         attachments = self._sessions.attachments
         counts = tuple(group.block_count for group in memory.groups)
-        with opened(process) as pidfd, attachments.mapped(memory) as mapped, self._guard as ledger:
+        with (
+            opened(process) as pidfd,
+            attachments.mapped(session, memory) as mapped,
+            self._guard as ledger,
+        ):
             self._require_ready()
             attachments.check_apart(session, rank, mapped)
             ledger.attach(session, rank, counts)

@@ -6,16 +6,40 @@ No method may be called under the daemon's lock, and a device never takes that l
 callbacks of a `Copy`, which it calls from its own threads.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from kvstow.server.core.spans import Spans
 
+from .handles import CudaEventHandle, Handle
+
 
 class DeviceError(Exception):
     """Engine or host memory could not be opened, grown, locked or closed; the message says what, where and which number."""
+
+
+class CudaOffError(DeviceError):
+    """Device memory was named, and the daemon runs without CUDA; the message says why it does."""
+
+
+class DeviceBusyError(DeviceError):
+    """A device did not answer in time, or has not let go of the same memory of an earlier session: later it may."""
+
+
+class UnknownGpuError(DeviceError):
+    """A GPU was named that the daemon does not see.
+
+    Args:
+        gpu: UUID of the GPU.
+        visible: UUIDs of those that it sees.
+    """
+
+    def __init__(self, gpu: str, visible: Sequence[str]) -> None:
+        super().__init__(f"the daemon does not see GPU {gpu}, only {', '.join(visible) or 'none'}")
+        self.gpu = gpu
+        self.visible = tuple(visible)
 
 
 class Direction(Enum):
@@ -23,21 +47,6 @@ class Direction(Enum):
 
     STORE = "store"
     LOAD = "load"
-
-
-@dataclass(frozen=True, slots=True)
-class SharedMemoryHandle:
-    """Engine memory that lives in a file both processes can open.
-
-    Args:
-        path: absolute path of the file; `/proc/PID/fd/N` names a descriptor of another process.
-        offset_bytes: where the region starts in the file.
-        size_bytes: length of the region.
-    """
-
-    path: str
-    offset_bytes: int
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,6 +74,18 @@ class Region(Protocol):
     @property
     def origin(self) -> "Origin":
         """Which bytes these are: regions that were opened by different handles may share some."""
+        ...
+
+
+class Fence(Protocol):
+    """An opened event of an engine: reached when the device work that the engine had queued before recording it is done.
+
+    An engine records a fence before it names it, and not again before the report of the transfer that names it.
+    """
+
+    @property
+    def device(self) -> str:
+        """Which device it is of, as its handle said."""
         ...
 
 
@@ -113,6 +134,8 @@ class Copy:
         regions: opened engine memory; `spans.region` indexes it.
         spans: what to copy; offsets are bytes into the named region and into the host pool.
         owner: told of the start and of the end.
+        fence: the copy neither starts nor touches any memory before this is reached, unless its owner has abandoned it;
+            None: it may at once.
     """
 
     session: int
@@ -122,6 +145,27 @@ class Copy:
     regions: Sequence[Region]
     spans: Spans
     owner: CopyOwner
+    fence: Fence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHealth:
+    """How a device fares.
+
+    Args:
+        device: `HOST`, or the UUID of the GPU.
+        name: for people: `host memory`, or the product name of the GPU.
+        healthy: whether it answers in its time.
+        trouble: what is wrong, and since when; empty when healthy.
+        queue_depths: copies of each direction that were submitted and have not ended, those that wait for a fence
+            included.
+    """
+
+    device: str
+    name: str
+    healthy: bool
+    trouble: str
+    queue_depths: Mapping[Direction, int]
 
 
 class Copier(Protocol):
@@ -137,12 +181,17 @@ class Copier(Protocol):
 
 
 class Device(Copier, Protocol):
-    """One kind of engine memory."""
+    """One kind of engine memory, or several."""
 
-    def open_region(self, handle: SharedMemoryHandle) -> Region:
+    def open_region(self, handle: Handle, session: int) -> Region:
         """Map engine memory.
 
+        Args:
+            handle: which memory.
+            session: number of the session that it is opened for.
+
         Raises:
+            CudaOffError, UnknownGpuError, DeviceBusyError: see there.
             DeviceError: it does not exist, is shorter than the handle says, or may not be opened.
         """
         ...
@@ -153,6 +202,31 @@ class Device(Copier, Protocol):
         Raises:
             DeviceError: the region is not open.
         """
+        ...
+
+    def open_fence(self, handle: CudaEventHandle, session: int) -> Fence:
+        """Open an event of the engine.
+
+        Args:
+            handle: which event.
+            session: number of the session that it is opened for.
+
+        Raises:
+            CudaOffError, UnknownGpuError, DeviceBusyError: see there.
+            DeviceError: it cannot be opened.
+        """
+        ...
+
+    def close_fence(self, fence: Fence) -> None:
+        """Close an event; the caller has made sure that no copy waits for it any more.
+
+        Raises:
+            DeviceError: the fence is not open.
+        """
+        ...
+
+    def health(self) -> Sequence[DeviceHealth]:
+        """How each device fares; cheap, and answered at once even by a device that hangs."""
         ...
 
     def close(self) -> None:

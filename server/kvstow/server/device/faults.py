@@ -11,14 +11,24 @@ Owners are called from the inner device's threads, or, when it has closed, from 
 
 import itertools
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NewType, TypeAlias
 
 from kvstow.server.core.spans import without_blocks
 
-from .base import Copy, CopyOwner, Device, DeviceError, Direction, Region, SharedMemoryHandle
+from .base import (
+    Copy,
+    CopyOwner,
+    Device,
+    DeviceError,
+    DeviceHealth,
+    Direction,
+    Fence,
+    Region,
+)
+from .fault_owners import Failing, Starting
+from .handles import CudaEventHandle, Handle
 
 RuleId = NewType("RuleId", int)
 
@@ -144,10 +154,10 @@ class FaultyDevice:
         match fault:
             case Hold() | Delay():
                 # The inner device starts it in its turn, but has nothing to copy; what ends there, waits here.
-                owner = _Starting(copy, lambda started: self._wait(number, fault, started))
+                owner = Starting(copy, lambda started: self._wait(number, fault, started))
             case Fail(reason, blocks):
                 left_out = [b for b in left_out if blocks is None or b in blocks]
-                owner = _Failing(copy.owner, dict.fromkeys(left_out, reason))
+                owner = Failing(copy.owner, dict.fromkeys(left_out, reason))
         spans = without_blocks(copy.spans, left_out)
         self._inner.submit(replace(copy, spans=spans, owner=owner))
 
@@ -156,13 +166,25 @@ class FaultyDevice:
         held = sum(held.copy.direction is direction for held in self.held())
         return held + self._inner.queue_depth(direction)
 
-    def open_region(self, handle: SharedMemoryHandle) -> Region:
+    def open_region(self, handle: Handle, session: int) -> Region:
         """See `Device.open_region`."""
-        return self._inner.open_region(handle)
+        return self._inner.open_region(handle, session)
 
     def close_region(self, region: Region) -> None:
         """See `Device.close_region`."""
         self._inner.close_region(region)
+
+    def open_fence(self, handle: CudaEventHandle, session: int) -> Fence:
+        """See `Device.open_fence`."""
+        return self._inner.open_fence(handle, session)
+
+    def close_fence(self, fence: Fence) -> None:
+        """See `Device.close_fence`."""
+        self._inner.close_fence(fence)
+
+    def health(self) -> Sequence[DeviceHealth]:
+        """See `Device.health`; a held copy is no fault of the device."""
+        return self._inner.health()
 
     def close(self) -> None:
         """See `Device.close`; what is held ends as failed."""
@@ -227,73 +249,3 @@ class FaultyDevice:
     def _go_on(self, released: Sequence[HeldCopy]) -> None:
         for held in released:
             self._inner.submit(held.copy)
-
-
-class _Passing:
-    """Passes on what the owner of a copy is told."""
-
-    def __init__(self, owner: CopyOwner) -> None:
-        self._owner = owner
-
-    def start(self) -> bool:
-        """See `CopyOwner.start`."""
-        return self._owner.start()
-
-    def abandoned(self) -> bool:
-        """See `CopyOwner.abandoned`."""
-        return self._owner.abandoned()
-
-    def end(
-        self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
-    ) -> None:
-        """See `CopyOwner.end`."""
-        self._owner.end(rank, failures, copied_bytes, seconds)
-
-
-class _Starting(_Passing):
-    """Owns the start of a copy that will be held; its end is the end of the start only."""
-
-    def __init__(self, copy: Copy, wait: Callable[[Copy], None]) -> None:
-        super().__init__(copy.owner)
-        self._copy = copy
-        self._wait = wait
-        self._started_at = time.monotonic()
-
-    def start(self) -> bool:
-        self._started_at = time.monotonic()
-        return super().start()
-
-    def end(
-        self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
-    ) -> None:
-        self._wait(replace(self._copy, owner=_Started(self._owner, self._started_at)))
-
-
-class _Started(_Passing):
-    """Owns a copy that was held: its owner let it start before, and the time that it was held counts."""
-
-    def __init__(self, owner: CopyOwner, started_at: float) -> None:
-        super().__init__(owner)
-        self._started_at = started_at
-
-    def start(self) -> bool:
-        return True
-
-    def end(
-        self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
-    ) -> None:
-        super().end(rank, failures, copied_bytes, time.monotonic() - self._started_at)
-
-
-class _Failing(_Passing):
-    """Owns a copy of which some blocks were left out, and reports them as failed."""
-
-    def __init__(self, owner: CopyOwner, failures: Mapping[int, str]) -> None:
-        super().__init__(owner)
-        self._failures = failures
-
-    def end(
-        self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
-    ) -> None:
-        both = sorted({**dict(failures), **self._failures}.items())
-        super().end(rank, both, copied_bytes, seconds)

@@ -14,7 +14,8 @@ import sys
 import numpy as np
 import numpy.typing as npt
 
-from .base import DeviceError, Origin, SharedMemoryHandle
+from .base import DeviceError, Origin
+from .handles import SharedMemoryHandle
 
 MEMORY_FILE_SYSTEMS = "tmpfs, hugetlbfs or ramfs"
 _MAGIC_NUMBERS = {0x01021994, 0x958458F6, 0x858458F6}

@@ -18,8 +18,18 @@ import numpy as np
 
 from kvstow.server.core.spans import Spans
 
-from .base import Copy, DeviceError, Direction, Origin, Region, SharedMemoryHandle
+from .base import (
+    Copy,
+    CudaOffError,
+    DeviceError,
+    DeviceHealth,
+    Direction,
+    Fence,
+    Origin,
+    Region,
+)
 from .files import map_file
+from .handles import HOST, CudaEventHandle, CudaHandle, Handle, SharedMemoryHandle
 from .kernel import CopyKernel, Memory, Regions, load_kernel
 from .pool import HostPool
 from .streams import CopyPiece, Streams
@@ -28,6 +38,7 @@ PIECE_BYTES = 4 << 20
 """Small enough that a load waits less than a millisecond for the piece before it, large enough that the work per
 piece does not count."""
 
+NO_CUDA = "device memory is not the host device's"
 GONE = "its memory is gone: the engine's file was truncated"
 
 
@@ -75,9 +86,13 @@ class HostDevice:
         """Which innermost loop is in use, for the start log."""
         return self._kernel.name
 
-    def open_region(self, handle: SharedMemoryHandle) -> Region:
+    def open_region(self, handle: Handle, session: int) -> Region:
         """See `Device.open_region`."""
-        view, origin = map_file(handle)
+        match handle:
+            case CudaHandle():
+                raise CudaOffError(NO_CUDA)
+            case SharedMemoryHandle():
+                view, origin = map_file(handle)
         region = HostRegion(handle.size_bytes, origin)
         with self._lock:
             self._open[region] = Memory.of(view)
@@ -88,6 +103,19 @@ class HostDevice:
         with self._lock:
             if self._open.pop(region, None) is None:
                 raise DeviceError("the region is not open on this device")
+
+    def open_fence(self, handle: CudaEventHandle, session: int) -> Fence:
+        """See `Device.open_fence`: there is none that could be opened."""
+        raise CudaOffError(NO_CUDA)
+
+    def close_fence(self, fence: Fence) -> None:
+        """See `Device.close_fence`."""
+        raise DeviceError("the fence is not open on this device")
+
+    def health(self) -> Sequence[DeviceHealth]:
+        """See `Device.health`: its threads are in nobody's hands but the kernel's."""
+        depths = {direction: self.queue_depth(direction) for direction in Direction}
+        return [DeviceHealth(HOST, "host memory", True, "", depths)]
 
     def submit(self, copy: Copy) -> None:
         """See `Copier.submit`."""

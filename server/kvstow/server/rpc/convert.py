@@ -26,7 +26,7 @@ from kvstow.server.core.types import (
     TransferId,
     TransferKind,
 )
-from kvstow.server.device.base import SharedMemoryHandle
+from kvstow.server.device.handles import Handle, RankHandles, SharedMemoryHandle
 from kvstow.v1 import cache_pb2, identity_pb2, transfer_pb2
 
 MAX_TEXT = 1024
@@ -76,9 +76,7 @@ def process(
     return Process(named.pid, named.pid_namespace, named.start_time_ticks)
 
 
-def rank_memory(
-    request: cache_pb2.AttachMemoryRequest, layout: Layout
-) -> RankMemory[SharedMemoryHandle]:
+def rank_memory(request: cache_pb2.AttachMemoryRequest, layout: Layout) -> RankHandles:
     """The memory of a rank; the layout of its session says how long each segment is."""
     if len(request.groups) != len(layout.groups):
         raise InvalidRequest(
@@ -196,7 +194,7 @@ def _key_scheme(message: identity_pb2.KeyScheme) -> KeyScheme:
     )
 
 
-def _handle(region: cache_pb2.Region, at: int) -> SharedMemoryHandle:
+def _handle(region: cache_pb2.Region, at: int) -> Handle:
     if region.WhichOneof("handle") != "shared_memory":
         raise InvalidRequest(
             f"region {at} has no handle that this server knows", field="regions.handle"
