@@ -1,7 +1,7 @@
 """kvstowd: settings, wiring, signals, exit code.
 
 Exit codes: 0 after a drain, 1 when it cannot start, 2 when the settings are wrong. The first SIGTERM or SIGINT drains; a
-second one ends the process at once, as signals do.
+second one ends the process at once.
 """
 
 import gc
@@ -27,6 +27,8 @@ from kvstow.server.device.host import HostDevice
 from kvstow.server.device.pool import HostPool
 from kvstow.server.metrics import Metrics
 from kvstow.server.metrics_server import MetricsServer
+from kvstow.server.notify import ServiceManager
+from kvstow.server.rpc.probes import ProbePort
 from kvstow.server.rpc.server import RpcServer, ServerOptions
 from kvstow.server.rpc.unix_socket import SocketError
 
@@ -62,9 +64,9 @@ class StopSignals:
         return bool(ready)
 
     def restore(self) -> None:
-        """The next one ends the process."""
+        """The next one ends the process. Process 1 of a container has no default action that would do it."""
         for number in STOP:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, lambda caught, _: os._exit(128 + caught))
 
 
 def main() -> int:
@@ -79,7 +81,7 @@ def main() -> int:
         _log.warning("no setting has this name", variable=name, nearest=nearest)
     try:
         with ExitStack() as stack:
-            _run(config, StopSignals(), stack)
+            _run(config, StopSignals(), ServiceManager(os.environ), stack)
     except StoppedError:
         _log.info("stopped before it was ready")
     except (StartError, DeviceError, SocketError) as error:
@@ -88,7 +90,7 @@ def main() -> int:
     return 0
 
 
-def _run(config: Config, stop: StopSignals, stack: ExitStack) -> None:
+def _run(config: Config, stop: StopSignals, manager: ServiceManager, stack: ExitStack) -> None:
     """Start in an order in which nothing is promised too early, wait for a signal, drain; `stack` undoes the rest."""
     _allow_open_files()
     pool = HostPool(config.pool_size, config.pool_path)
@@ -120,12 +122,16 @@ def _run(config: Config, stop: StopSignals, stack: ExitStack) -> None:
     _log.info("listening", socket=str(config.socket), tcp=config.listen, boot_id=daemon.boot_id)
     if config.metrics_listen:
         _serve_metrics(metrics, config.metrics_listen, stack)
-    _populate(pool, config, stop)
+    if config.health_listen:
+        _serve_probes(server, config.health_listen, stack)
+    _populate(pool, config, stop, manager)
     _settle_garbage()
     daemon.set_ready()
     server.set_ready(True)
     _log_ready(config, daemon)
-    _watch_health(daemon, server, stop)
+    manager.ready()
+    _watch_health(daemon, server, stop, manager)
+    manager.draining()
     server.set_ready(False)
     _drain(daemon, config.drain_grace_s)
 
@@ -141,7 +147,19 @@ def _serve_metrics(metrics: Metrics, address: str, stack: ExitStack) -> None:
     _log.info("metrics served", url=served.url)
 
 
-def _populate(pool: HostPool, config: Config, stop: StopSignals) -> None:
+def _serve_probes(server: RpcServer, address: str, stack: ExitStack) -> None:
+    try:
+        probes = ProbePort(server.health, address)
+    except RuntimeError as error:
+        raise StartError(
+            f"cannot serve health on {address}: {error}; set health_listen"
+        ) from error
+    stack.callback(probes.stop)
+    probes.start()
+    _log.info("health served", port=probes.port)
+
+
+def _populate(pool: HostPool, config: Config, stop: StopSignals, manager: ServiceManager) -> None:
     """Fault the pool in, with a log line for every tenth of it; a signal meanwhile ends the start."""
     tenth = 0
 
@@ -153,6 +171,7 @@ def _populate(pool: HostPool, config: Config, stop: StopSignals) -> None:
         if done_bytes * 10 // pool.size_bytes > tenth:
             tenth = done_bytes * 10 // pool.size_bytes
             _log.info("preparing the host pool", percent=tenth * 10)
+            manager.preparing(tenth * 10)
 
     pool.populate(report, config.copy_threads)
 
@@ -168,11 +187,15 @@ def _log_ready(config: Config, daemon: Daemon) -> None:
     )
 
 
-def _watch_health(daemon: Daemon, server: RpcServer, stop: StopSignals) -> None:
-    """Tell the health service what is wrong, until a signal comes."""
+def _watch_health(
+    daemon: Daemon, server: RpcServer, stop: StopSignals, manager: ServiceManager
+) -> None:
+    """Tell the health service and the service manager what is wrong, until a signal comes."""
     while not stop.wait(HEALTH_PERIOD_S):
         status = daemon.status()
         server.set_live(status.bug_count == 0)
+        if status.bug_count == 0:
+            manager.alive()
         server.set_device(status.stuck_count == 0)
     stop.restore()
     _log.info("draining; a second signal ends the process at once")

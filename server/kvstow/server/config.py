@@ -163,6 +163,12 @@ class Config(BaseSettings):
         description="host:port of the Prometheus endpoint, empty for none. In a pod it is 0.0.0.0:9478.",
         pattern=r"^(.+:\d{1,5})?$",
     )
+    health_listen: Address | None = Field(
+        None,
+        description="host:port where the gRPC health service alone answers, for the probes of Kubernetes. In a pod it"
+        " is 0.0.0.0:9479.",
+        pattern=r"^.+:\d{1,5}$",
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="Log lines for people or programs."
     )

@@ -116,7 +116,7 @@ class RpcServer:
             interceptors=[CallInterceptor(daemon.boot_id, observe, report_bug)],
             options=(*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", longest)),
         )
-        self._health = health.HealthServicer()
+        self.health = health.HealthServicer()
         self._add_services(daemon, faults)
 
     def start(self) -> int:
@@ -158,7 +158,7 @@ class RpcServer:
         The socket is gone then and its path is free for another process. May be called without
         `start`, and repeatedly.
         """
-        self._health.enter_graceful_shutdown()
+        self.health.enter_graceful_shutdown()
         self._server.stop(grace_s).wait()
         if self._socket is not None:
             self._socket.release()
@@ -173,14 +173,14 @@ class RpcServer:
         if faults is not None:
             debug_pb2_grpc.add_DebugServiceServicer_to_server(DebugServicer(faults), self._server)
             names.append(_DEBUG)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self.health, self._server)
         if self._options.reflection:
             reflecting = BoundedReflection(names, self._options.worker_count // 4)
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflecting, self._server)
 
     def _set_health(self, service: str, well: bool) -> None:
         status = health_pb2.HealthCheckResponse
-        self._health.set(service, status.SERVING if well else status.NOT_SERVING)
+        self.health.set(service, status.SERVING if well else status.NOT_SERVING)
 
     def _bind(self, target: str) -> int:
         try:
