@@ -120,10 +120,8 @@ def _run(config: Config, stop: StopSignals, manager: ServiceManager, stack: Exit
     server.start()
     daemon.start()
     _log.info("listening", socket=str(config.socket), tcp=config.listen, boot_id=daemon.boot_id)
-    if config.metrics_listen:
-        _serve_metrics(metrics, config.metrics_listen, stack)
-    if config.health_listen:
-        _serve_probes(server, config.health_listen, stack)
+    _serve_metrics(metrics, config.metrics_listen, stack)
+    _serve_probes(server, config.health_listen, stack)
     _populate(pool, config, stop, manager)
     _settle_garbage()
     daemon.set_ready()
@@ -137,6 +135,8 @@ def _run(config: Config, stop: StopSignals, manager: ServiceManager, stack: Exit
 
 
 def _serve_metrics(metrics: Metrics, address: str, stack: ExitStack) -> None:
+    if not address:
+        return
     try:
         served = MetricsServer(metrics.registry, address)
     except OSError as error:
@@ -147,7 +147,9 @@ def _serve_metrics(metrics: Metrics, address: str, stack: ExitStack) -> None:
     _log.info("metrics served", url=served.url)
 
 
-def _serve_probes(server: RpcServer, address: str, stack: ExitStack) -> None:
+def _serve_probes(server: RpcServer, address: str | None, stack: ExitStack) -> None:
+    if address is None:
+        return
     try:
         probes = ProbePort(server.health, address)
     except RuntimeError as error:
