@@ -6,7 +6,7 @@ from functools import partial
 from examples.demo.daemon import wait_for
 from examples.demo.engines import Answer, EngineProcess, Question
 from examples.demo.stage import AUTHOR, IN_FLIGHT, INDEPENDENCE, Stage
-from kvstow.v1 import admin_pb2
+from kvstow.v1 import admin_pb2, reset_pb2
 
 _QUESTIONS = (INDEPENDENCE, AUTHOR, IN_FLIGHT)
 
@@ -48,7 +48,7 @@ def reset_in_flight(stage: Stage, before: Answer) -> None:
     }
 
 
-def _reset(stage: Stage, held: Sequence[admin_pb2.Transfer]) -> admin_pb2.SpaceResetResult:
+def _reset(stage: Stage, held: Sequence[admin_pb2.Transfer]) -> reset_pb2.ResetResult:
     """Reset the one space there is, as an administrator who has put new weights in place."""
     administration = stage.daemon.client.administration
     (space,) = administration.spaces()
@@ -78,9 +78,7 @@ def _found(stage: Stage, questions: Iterable[Question]) -> int:
     )
 
 
-def _claim_quarantine(
-    stage: Stage, engine: EngineProcess, result: admin_pb2.SpaceResetResult
-) -> None:
+def _claim_quarantine(stage: Stage, engine: EngineProcess, result: reset_pb2.ResetResult) -> None:
     administration = stage.daemon.client.administration
     running = administration.transfers().transfers
     quarantined = sum(slots.quarantined_count for slots in administration.stats().slots)

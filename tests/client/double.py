@@ -20,7 +20,7 @@ from kvstow.server.core.types import TransferId, TransferKind, TransferState
 from kvstow.server.rpc import replies
 from kvstow.server.rpc.calls import BOOT_ID_KEY
 from kvstow.server.rpc.status import RefusalStatus
-from kvstow.v1 import admin_pb2, admin_pb2_grpc, cache_pb2, cache_pb2_grpc
+from kvstow.v1 import admin_pb2, admin_pb2_grpc, cache_pb2, cache_pb2_grpc, reset_pb2
 from support.waiting import DEADLINE_S
 
 MAX_MESSAGE_EVENTS = 64
@@ -128,7 +128,9 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
     def Reset(self, request: Any, context: grpc.ServicerContext) -> Any:
         self._enter("Reset", request, context)
         self.generation += 1
-        return cache_pb2.ResetResponse(generation=self.generation, drained=True)
+        return cache_pb2.ResetResponse(
+            result=reset_pb2.ResetResult(generation=self.generation, drained=True)
+        )
 
     def Acknowledge(self, request: Any, context: grpc.ServicerContext) -> Any:
         self._enter("Acknowledge", request, context)

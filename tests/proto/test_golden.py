@@ -13,9 +13,17 @@ from google.protobuf import message_factory, text_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
-from kvstow.v1 import admin_pb2, cache_pb2, debug_pb2, errors_pb2, identity_pb2, transfer_pb2
+from kvstow.v1 import (
+    admin_pb2,
+    cache_pb2,
+    debug_pb2,
+    errors_pb2,
+    identity_pb2,
+    reset_pb2,
+    transfer_pb2,
+)
 
-FILES = (identity_pb2, transfer_pb2, errors_pb2, cache_pb2, admin_pb2, debug_pb2)
+FILES = (identity_pb2, transfer_pb2, errors_pb2, reset_pb2, cache_pb2, admin_pb2, debug_pb2)
 TYPES: dict[str, Descriptor] = {
     described.full_name: described
     for file in FILES

@@ -157,11 +157,13 @@ def test_calls_that_wait_leave_threads_for_the_others() -> None:
         wait_for(lambda: reset_count(daemon) == 2, "both resets")
 
         at_once = [daemon.cache.Reset(request) for _ in range(8)]
-        assert {(reply.abandoned_stores, reply.drained) for reply in at_once} == {(1, False)}
+        assert {(reply.result.abandoned_stores, reply.result.drained) for reply in at_once} == {
+            (1, False)
+        }
         assert not any(call.done() for call in waiting)
 
         daemon.debug.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=fault_id))
-        assert all(call.result(PATIENCE_S).drained for call in waiting)
+        assert all(call.result(PATIENCE_S).result.drained for call in waiting)
 
 
 def reset_count(daemon: Served) -> int:

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from kvstow.v1 import admin_pb2, cache_pb2, debug_pb2, transfer_pb2
-from rpc.rig import Engine, Served, refused, served
+from rpc.rig import Engine, Served, config, refused, served
 from support.waiting import wait_for
 
 STORE, LOAD = transfer_pb2.TRANSFER_KIND_STORE, transfer_pb2.TRANSFER_KIND_LOAD
@@ -62,7 +62,8 @@ def test_a_held_store_stays_held_when_it_is_abandoned() -> None:
         fault = add(daemon, hold=debug_pb2.HoldCopy())
         daemon.cache.Store(engine.store_request(1, [1]))
         wait_for(lambda: held(daemon) == {fault: 1}, "the held copy")
-        reset = daemon.cache.Reset(cache_pb2.ResetRequest(session_id=engine.session_id))
+        request = cache_pb2.ResetRequest(session_id=engine.session_id)
+        reset = daemon.cache.Reset(request).result
         assert (reset.abandoned_stores, reset.drained) == (1, False)
         assert [found.abandoned for found in transfers(daemon)] == [True]
         stats = daemon.admin.GetStats(admin_pb2.GetStatsRequest())
@@ -70,6 +71,28 @@ def test_a_held_store_stays_held_when_it_is_abandoned() -> None:
 
         release(daemon, fault)
         assert engine.report().state == ABANDONED
+
+
+def test_a_stuck_transfer_is_listed_with_its_engine_and_the_ranks_that_lack() -> None:
+    with served(config(session_grace_s=3600)) as daemon:
+        engine = Engine(daemon, world_size=2)
+        engine.watch()
+        fault = add(daemon, rank=1, hold=debug_pb2.HoldCopy(), count=1)
+        daemon.cache.Store(engine.store_request(1, [1], deadline_s=0.001))
+        daemon.cache.Store(engine.store_request(2, [2]))
+        overdue = admin_pb2.ListTransfersRequest(overdue_only=True)
+        wait_for(lambda: daemon.admin.ListTransfers(overdue).total_count == 1, "the deadline")
+        wait_for(lambda: len(transfers(daemon)) == 1, "the end of the other transfer")
+        (stuck,) = daemon.admin.ListTransfers(overdue).transfers
+        assert (stuck.transfer_id, stuck.overdue, stuck.session_name) == (1, True, "engine")
+        assert list(stuck.unfinished_ranks) == [1]
+
+        daemon.cache.CloseSession(cache_pb2.CloseSessionRequest(session_id=engine.session_id))
+        (orphan,) = daemon.admin.ListTransfers(overdue).transfers
+        assert (orphan.session_id, orphan.session_name) == (engine.session_id, "")
+        release(daemon, fault)
+        wait_for(lambda: not transfers(daemon), "the end of the copy")
+        assert daemon.admin.ListTransfers(overdue).total_count == 0
 
 
 def test_failed_blocks_are_named_with_rank_and_reason() -> None:

@@ -20,7 +20,7 @@ from kvstow.server.core.types import (
     TransferState,
 )
 from kvstow.server.rpc import replies
-from kvstow.v1 import cache_pb2, transfer_pb2
+from kvstow.v1 import cache_pb2, reset_pb2, transfer_pb2
 
 EVENTS: list[tuple[events.Event, str]] = [
     (events.TransferEnded(TransferId(7), TransferKind.LOAD, TransferState.DONE), "transfer_ended"),
@@ -95,10 +95,11 @@ def test_states_and_kinds_are_all_known() -> None:
 def test_the_server_says_who_it_is(state: ServerState) -> None:
     limits = Limits(8192, 300.0, 3600.0, 4096, 1 << 26, 1 << 33)
     info = ServerInfo("1.2", "boot", state, limits, "arc", 12.5, "native")
-    message = replies.server_info(info)
+    message = replies.server_info(info, 1.7e9)
     assert cache_pb2.ServerState.Name(message.state) == f"SERVER_STATE_{state.name}"
     assert (message.version, message.boot_id, message.policy) == ("1.2", "boot", "arc")
     assert (message.uptime_s, message.copy_kernel) == (12.5, "native")
+    assert message.unix_time_s == 1.7e9
     assert message.limits == cache_pb2.Limits(
         max_keys_per_call=8192,
         max_lease_ttl_s=300.0,
@@ -132,7 +133,7 @@ def test_a_store_is_told_how_much_was_accepted() -> None:
 
 def test_a_reset_is_drained_only_if_nothing_is_left() -> None:
     running = replies.reset(ResetResult(5, 100, 1, 2, 3))
-    assert running == cache_pb2.ResetResponse(
+    assert running == reset_pb2.ResetResult(
         generation=5, dropped_count=100, ended_count=3, abandoned_stores=1, abandoned_loads=2
     )
     assert replies.reset(ResetResult(5, 0, 0, 0, 0)).drained

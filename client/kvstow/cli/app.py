@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvstow.client import Client, Unreachable, default_target
-from kvstow.v1 import admin_pb2
+from kvstow.v1 import reset_pb2
 
 from . import rows, tables, top
 from .connection import connected, why_unreachable
@@ -137,7 +137,7 @@ def reset(
     with connected(target) as client:
         results = _reset(client, space, wait)
     if as_json:
-        _print_json([rows.reset_row(result) for result in results])
+        _print_json([rows.reset_row(number, result) for number, result in results.items()])
     else:
         _print(tables.resets_table(results))
 
@@ -174,10 +174,11 @@ def show_top(
 
 def _reset(
     client: Client, space: int | None, wait_s: float
-) -> Sequence[admin_pb2.SpaceResetResult]:
+) -> Mapping[int, reset_pb2.ResetResult]:
     if space is not None:
-        return [client.administration.reset_space(space, wait_s)]
-    return client.administration.reset_all(wait_s)
+        return {space: client.administration.reset_space(space, wait_s)}
+    results = client.administration.reset_all(wait_s)
+    return {result.space_id: result.result for result in results}
 
 
 def _print(table: Table) -> None:

@@ -6,7 +6,7 @@ The names are part of what scripts rely on. Pure.
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2, transfer_pb2
+from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2, reset_pb2, transfer_pb2
 
 Row: TypeAlias = dict[str, object]
 
@@ -109,10 +109,10 @@ def transfer_row(transfer: admin_pb2.Transfer) -> Row:
     }
 
 
-def reset_row(result: admin_pb2.SpaceResetResult) -> Row:
+def reset_row(space_id: int, result: reset_pb2.ResetResult) -> Row:
     """What a reset did to a space."""
     return {
-        "space_id": result.space_id,
+        "space_id": space_id,
         "generation": result.generation,
         "dropped_count": result.dropped_count,
         "ended_count": result.ended_count,

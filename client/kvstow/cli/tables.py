@@ -1,10 +1,10 @@
 """The listings as tables. Pure: a table goes in, as it is, where it shall be shown."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 
 from rich.table import Table
 
-from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2
+from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2, reset_pb2
 
 from .rows import KINDS, STATES, TRANSFER_STATES
 from .words import duration, ratio, size
@@ -155,8 +155,8 @@ def transfers_table(listed: admin_pb2.ListTransfersResponse) -> Table:
     return table
 
 
-def resets_table(results: Sequence[admin_pb2.SpaceResetResult]) -> Table:
-    """What a reset did."""
+def resets_table(results: Mapping[int, reset_pb2.ResetResult]) -> Table:
+    """What a reset did to each space, by id."""
     table = _table(
         "reset",
         ">space",
@@ -167,9 +167,9 @@ def resets_table(results: Sequence[admin_pb2.SpaceResetResult]) -> Table:
         ">abandoned loads",
         "drained",
     )
-    for result in results:
+    for space_id, result in results.items():
         counts = (
-            result.space_id,
+            space_id,
             result.generation,
             result.dropped_count,
             result.ended_count,

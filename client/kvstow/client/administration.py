@@ -7,7 +7,7 @@ wait that was asked for.
 from collections.abc import Sequence
 from typing import Any
 
-from kvstow.v1 import admin_pb2
+from kvstow.v1 import admin_pb2, reset_pb2
 
 from .calls import Calls
 
@@ -37,10 +37,13 @@ class Administration:
         )
         return reply.sessions
 
-    def transfers(self, limit: int = 0) -> admin_pb2.ListTransfersResponse:
+    def transfers(
+        self, limit: int = 0, *, overdue_only: bool = False
+    ) -> admin_pb2.ListTransfersResponse:
         """The oldest transfers that have not ended, and how many there are in all."""
         reply: admin_pb2.ListTransfersResponse = self._ask(
-            self._calls.admin.ListTransfers, admin_pb2.ListTransfersRequest(limit=limit)
+            self._calls.admin.ListTransfers,
+            admin_pb2.ListTransfersRequest(limit=limit, overdue_only=overdue_only),
         )
         return reply
 
@@ -58,7 +61,7 @@ class Administration:
         )
         return reply
 
-    def reset_space(self, space_id: int, wait_s: float = 0.0) -> admin_pb2.SpaceResetResult:
+    def reset_space(self, space_id: int, wait_s: float = 0.0) -> reset_pb2.ResetResult:
         """Empty one space."""
         reply: admin_pb2.ResetSpaceResponse = self._ask(
             self._calls.admin.ResetSpace,
@@ -68,7 +71,7 @@ class Administration:
         return reply.result
 
     def reset_all(self, wait_s: float = 0.0) -> Sequence[admin_pb2.SpaceResetResult]:
-        """Empty every space."""
+        """Empty every space; what became of each, by id."""
         reply: admin_pb2.ResetAllResponse = self._ask(
             self._calls.admin.ResetAll, admin_pb2.ResetAllRequest(wait_s=wait_s), wait_s
         )

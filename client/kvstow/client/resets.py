@@ -62,13 +62,14 @@ class Resets:
         except KvstowError as error:
             self._standing.lose(ticket)
             raise Unreachable(f"the reset is owed: {error}") from error
-        self._standing.end_reset(era, reply.generation)
+        result = reply.result
+        self._standing.end_reset(era, result.generation)
         return ResetResult(
-            dropped_count=reply.dropped_count,
-            ended_count=reply.ended_count,
-            abandoned_stores=reply.abandoned_stores,
-            abandoned_loads=reply.abandoned_loads,
-            drained=reply.drained,
+            dropped_count=result.dropped_count,
+            ended_count=result.ended_count,
+            abandoned_stores=result.abandoned_stores,
+            abandoned_loads=result.abandoned_loads,
+            drained=result.drained,
         )
 
     def _end_late(
@@ -79,4 +80,4 @@ class Resets:
         except KvstowError:
             self._standing.lose(ticket)
         else:
-            self._standing.end_reset(era, reply.generation)
+            self._standing.end_reset(era, reply.result.generation)

@@ -182,7 +182,7 @@ class Upkeep:
                 _log.warning("the reset that is owed failed: %s", error)
                 self._standing.lose(ticket)
                 return
-            self._standing.end_reset(era, reply.generation)
+            self._standing.end_reset(era, reply.result.generation)
         self._standing.set_state(ticket, SessionState.OPEN)
 
     def _cancel_stream(self) -> None:

@@ -23,66 +23,67 @@ _sym_db = _symbol_database.Default()
 
 
 from kvstow.v1 import identity_pb2 as kvstow_dot_v1_dot_identity__pb2
+from kvstow.v1 import reset_pb2 as kvstow_dot_v1_dot_reset__pb2
 from kvstow.v1 import transfer_pb2 as kvstow_dot_v1_dot_transfer__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kvstow/v1/admin.proto\x12\tkvstow.v1\x1a\x18kvstow/v1/identity.proto\x1a\x18kvstow/v1/transfer.proto\"\x13\n\x11ListSpacesRequest\"6\n\x12ListSpacesResponse\x12 \n\x06spaces\x18\x01 \x03(\x0b\x32\x10.kvstow.v1.Space\"\xe1\x01\n\x05Space\x12\x10\n\x08space_id\x18\x01 \x01(\x04\x12%\n\x08identity\x18\x02 \x01(\x0b\x32\x13.kvstow.v1.Identity\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x15\n\rsession_count\x18\x04 \x01(\r\x12\x13\n\x0bready_count\x18\x05 \x01(\x04\x12\x15\n\rwriting_count\x18\x06 \x01(\x04\x12\x1c\n\x14\x64raining_generations\x18\x07 \x03(\x04\x12*\n\x08\x63ounters\x18\x08 \x01(\x0b\x32\x18.kvstow.v1.SpaceCounters\"\xca\x01\n\rSpaceCounters\x12\x0f\n\x07lookups\x18\x01 \x01(\x04\x12\x11\n\thit_count\x18\x02 \x01(\x04\x12\x15\n\rpending_count\x18\x03 \x01(\x04\x12\x14\n\x0cmissed_count\x18\x04 \x01(\x04\x12\x14\n\x0cstored_count\x18\x05 \x01(\x04\x12\x14\n\x0cloaded_count\x18\x06 \x01(\x04\x12\x15\n\revicted_count\x18\x07 \x01(\x04\x12\x15\n\rdropped_count\x18\x08 \x01(\x04\x12\x0e\n\x06resets\x18\t \x01(\x04\"\x15\n\x13ListSessionsRequest\"<\n\x14ListSessionsResponse\x12$\n\x08sessions\x18\x01 \x03(\x0b\x32\x12.kvstow.v1.Session\"\xea\x01\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08space_id\x18\x03 \x01(\x04\x12\r\n\x05\x61ge_s\x18\x04 \x01(\x01\x12\x11\n\tstreaming\x18\x05 \x01(\x08\x12\x16\n\x0e\x61ttached_ranks\x18\x06 \x03(\r\x12\x12\n\nworld_size\x18\x07 \x01(\r\x12\x16\n\x0etransfer_count\x18\x08 \x01(\r\x12\x13\n\x0blease_count\x18\t \x01(\r\x12\x12\n\nheld_count\x18\n \x01(\x04\x12\x1c\n\x14unacknowledged_count\x18\x0b \x01(\x04\"%\n\x14ListTransfersRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"T\n\x15ListTransfersResponse\x12&\n\ttransfers\x18\x01 \x03(\x0b\x32\x13.kvstow.v1.Transfer\x12\x13\n\x0btotal_count\x18\x02 \x01(\x04\"\xf1\x01\n\x08Transfer\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x13\n\x0btransfer_id\x18\x02 \x01(\x04\x12%\n\x04kind\x18\x03 \x01(\x0e\x32\x17.kvstow.v1.TransferKind\x12\'\n\x05state\x18\x04 \x01(\x0e\x32\x18.kvstow.v1.TransferState\x12\x11\n\tabandoned\x18\x05 \x01(\x08\x12\x0f\n\x07overdue\x18\x06 \x01(\x08\x12\r\n\x05\x61ge_s\x18\x07 \x01(\x01\x12\x13\n\x0b\x62lock_count\x18\x08 \x01(\r\x12\x10\n\x08space_id\x18\t \x01(\x04\x12\x12\n\ngeneration\x18\n \x01(\x04\"\"\n\x11ListLeasesRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"K\n\x12ListLeasesResponse\x12 \n\x06leases\x18\x01 \x03(\x0b\x32\x10.kvstow.v1.Lease\x12\x13\n\x0btotal_count\x18\x02 \x01(\x04\"h\n\x05Lease\x12\x10\n\x08lease_id\x18\x01 \x01(\x04\x12\x12\n\nsession_id\x18\x02 \x01(\x04\x12\x0f\n\x07request\x18\x03 \x01(\t\x12\x13\n\x0b\x62lock_count\x18\x04 \x01(\r\x12\x13\n\x0bremaining_s\x18\x05 \x01(\x01\"\x11\n\x0fGetStatsRequest\"w\n\x10GetStatsResponse\x12\x12\n\npool_bytes\x18\x01 \x01(\x04\x12\x14\n\x0c\x65xtent_bytes\x18\x02 \x01(\x04\x12\x14\n\x0c\x66ree_extents\x18\x03 \x01(\r\x12#\n\x05slots\x18\x04 \x03(\x0b\x32\x14.kvstow.v1.SlotStats\"\xb7\x01\n\tSlotStats\x12\x12\n\nslot_bytes\x18\x01 \x01(\x04\x12\x0f\n\x07\x65xtents\x18\x02 \x01(\r\x12\x12\n\nslot_count\x18\x03 \x01(\x04\x12\x12\n\nfree_count\x18\x04 \x01(\x04\x12\x17\n\x0f\x65victable_count\x18\x05 \x01(\x04\x12\x12\n\nheld_count\x18\x06 \x01(\x04\x12\x15\n\rwriting_count\x18\x07 \x01(\x04\x12\x19\n\x11quarantined_count\x18\x08 \x01(\x04\"5\n\x11ResetSpaceRequest\x12\x10\n\x08space_id\x18\x01 \x01(\x04\x12\x0e\n\x06wait_s\x18\x02 \x01(\x01\"A\n\x12ResetSpaceResponse\x12+\n\x06result\x18\x01 \x01(\x0b\x32\x1b.kvstow.v1.SpaceResetResult\"\xa8\x01\n\x10SpaceResetResult\x12\x10\n\x08space_id\x18\x01 \x01(\x04\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x15\n\rdropped_count\x18\x03 \x01(\x04\x12\x13\n\x0b\x65nded_count\x18\x04 \x01(\r\x12\x18\n\x10\x61\x62\x61ndoned_stores\x18\x05 \x01(\r\x12\x17\n\x0f\x61\x62\x61ndoned_loads\x18\x06 \x01(\r\x12\x0f\n\x07\x64rained\x18\x07 \x01(\x08\"!\n\x0fResetAllRequest\x12\x0e\n\x06wait_s\x18\x01 \x01(\x01\"@\n\x10ResetAllResponse\x12,\n\x07results\x18\x01 \x03(\x0b\x32\x1b.kvstow.v1.SpaceResetResult\"$\n\x10\x44ropSpaceRequest\x12\x10\n\x08space_id\x18\x01 \x01(\x04\"*\n\x11\x44ropSpaceResponse\x12\x15\n\rdropped_count\x18\x01 \x01(\x04\"\x14\n\x12\x43heckLedgerRequest\"!\n\x13\x43heckLedgerResponse\x12\n\n\x02ok\x18\x01 \x01(\x08\x32\xb4\x05\n\x0c\x41\x64minService\x12I\n\nListSpaces\x12\x1c.kvstow.v1.ListSpacesRequest\x1a\x1d.kvstow.v1.ListSpacesResponse\x12O\n\x0cListSessions\x12\x1e.kvstow.v1.ListSessionsRequest\x1a\x1f.kvstow.v1.ListSessionsResponse\x12R\n\rListTransfers\x12\x1f.kvstow.v1.ListTransfersRequest\x1a .kvstow.v1.ListTransfersResponse\x12I\n\nListLeases\x12\x1c.kvstow.v1.ListLeasesRequest\x1a\x1d.kvstow.v1.ListLeasesResponse\x12\x43\n\x08GetStats\x12\x1a.kvstow.v1.GetStatsRequest\x1a\x1b.kvstow.v1.GetStatsResponse\x12I\n\nResetSpace\x12\x1c.kvstow.v1.ResetSpaceRequest\x1a\x1d.kvstow.v1.ResetSpaceResponse\x12\x43\n\x08ResetAll\x12\x1a.kvstow.v1.ResetAllRequest\x1a\x1b.kvstow.v1.ResetAllResponse\x12\x46\n\tDropSpace\x12\x1b.kvstow.v1.DropSpaceRequest\x1a\x1c.kvstow.v1.DropSpaceResponse\x12L\n\x0b\x43heckLedger\x12\x1d.kvstow.v1.CheckLedgerRequest\x1a\x1e.kvstow.v1.CheckLedgerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15kvstow/v1/admin.proto\x12\tkvstow.v1\x1a\x18kvstow/v1/identity.proto\x1a\x15kvstow/v1/reset.proto\x1a\x18kvstow/v1/transfer.proto\"\x13\n\x11ListSpacesRequest\"6\n\x12ListSpacesResponse\x12 \n\x06spaces\x18\x01 \x03(\x0b\x32\x10.kvstow.v1.Space\"\xe1\x01\n\x05Space\x12\x10\n\x08space_id\x18\x01 \x01(\x04\x12%\n\x08identity\x18\x02 \x01(\x0b\x32\x13.kvstow.v1.Identity\x12\x12\n\ngeneration\x18\x03 \x01(\x04\x12\x15\n\rsession_count\x18\x04 \x01(\r\x12\x13\n\x0bready_count\x18\x05 \x01(\x04\x12\x15\n\rwriting_count\x18\x06 \x01(\x04\x12\x1c\n\x14\x64raining_generations\x18\x07 \x03(\x04\x12*\n\x08\x63ounters\x18\x08 \x01(\x0b\x32\x18.kvstow.v1.SpaceCounters\"\xca\x01\n\rSpaceCounters\x12\x0f\n\x07lookups\x18\x01 \x01(\x04\x12\x11\n\thit_count\x18\x02 \x01(\x04\x12\x15\n\rpending_count\x18\x03 \x01(\x04\x12\x14\n\x0cmissed_count\x18\x04 \x01(\x04\x12\x14\n\x0cstored_count\x18\x05 \x01(\x04\x12\x14\n\x0cloaded_count\x18\x06 \x01(\x04\x12\x15\n\revicted_count\x18\x07 \x01(\x04\x12\x15\n\rdropped_count\x18\x08 \x01(\x04\x12\x0e\n\x06resets\x18\t \x01(\x04\"\x15\n\x13ListSessionsRequest\"<\n\x14ListSessionsResponse\x12$\n\x08sessions\x18\x01 \x03(\x0b\x32\x12.kvstow.v1.Session\"\xea\x01\n\x07Session\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08space_id\x18\x03 \x01(\x04\x12\r\n\x05\x61ge_s\x18\x04 \x01(\x01\x12\x11\n\tstreaming\x18\x05 \x01(\x08\x12\x16\n\x0e\x61ttached_ranks\x18\x06 \x03(\r\x12\x12\n\nworld_size\x18\x07 \x01(\r\x12\x16\n\x0etransfer_count\x18\x08 \x01(\r\x12\x13\n\x0blease_count\x18\t \x01(\r\x12\x12\n\nheld_count\x18\n \x01(\x04\x12\x1c\n\x14unacknowledged_count\x18\x0b \x01(\x04\";\n\x14ListTransfersRequest\x12\r\n\x05limit\x18\x01 \x01(\r\x12\x14\n\x0coverdue_only\x18\x02 \x01(\x08\"T\n\x15ListTransfersResponse\x12&\n\ttransfers\x18\x01 \x03(\x0b\x32\x13.kvstow.v1.Transfer\x12\x13\n\x0btotal_count\x18\x02 \x01(\x04\"\xa1\x02\n\x08Transfer\x12\x12\n\nsession_id\x18\x01 \x01(\x04\x12\x13\n\x0btransfer_id\x18\x02 \x01(\x04\x12%\n\x04kind\x18\x03 \x01(\x0e\x32\x17.kvstow.v1.TransferKind\x12\'\n\x05state\x18\x04 \x01(\x0e\x32\x18.kvstow.v1.TransferState\x12\x11\n\tabandoned\x18\x05 \x01(\x08\x12\x0f\n\x07overdue\x18\x06 \x01(\x08\x12\r\n\x05\x61ge_s\x18\x07 \x01(\x01\x12\x13\n\x0b\x62lock_count\x18\x08 \x01(\r\x12\x10\n\x08space_id\x18\t \x01(\x04\x12\x12\n\ngeneration\x18\n \x01(\x04\x12\x14\n\x0csession_name\x18\x0b \x01(\t\x12\x18\n\x10unfinished_ranks\x18\x0c \x03(\r\"\"\n\x11ListLeasesRequest\x12\r\n\x05limit\x18\x01 \x01(\r\"K\n\x12ListLeasesResponse\x12 \n\x06leases\x18\x01 \x03(\x0b\x32\x10.kvstow.v1.Lease\x12\x13\n\x0btotal_count\x18\x02 \x01(\x04\"h\n\x05Lease\x12\x10\n\x08lease_id\x18\x01 \x01(\x04\x12\x12\n\nsession_id\x18\x02 \x01(\x04\x12\x0f\n\x07request\x18\x03 \x01(\t\x12\x13\n\x0b\x62lock_count\x18\x04 \x01(\r\x12\x13\n\x0bremaining_s\x18\x05 \x01(\x01\"\x11\n\x0fGetStatsRequest\"w\n\x10GetStatsResponse\x12\x12\n\npool_bytes\x18\x01 \x01(\x04\x12\x14\n\x0c\x65xtent_bytes\x18\x02 \x01(\x04\x12\x14\n\x0c\x66ree_extents\x18\x03 \x01(\r\x12#\n\x05slots\x18\x04 \x03(\x0b\x32\x14.kvstow.v1.SlotStats\"\xb7\x01\n\tSlotStats\x12\x12\n\nslot_bytes\x18\x01 \x01(\x04\x12\x0f\n\x07\x65xtents\x18\x02 \x01(\r\x12\x12\n\nslot_count\x18\x03 \x01(\x04\x12\x12\n\nfree_count\x18\x04 \x01(\x04\x12\x17\n\x0f\x65victable_count\x18\x05 \x01(\x04\x12\x12\n\nheld_count\x18\x06 \x01(\x04\x12\x15\n\rwriting_count\x18\x07 \x01(\x04\x12\x19\n\x11quarantined_count\x18\x08 \x01(\x04\"5\n\x11ResetSpaceRequest\x12\x10\n\x08space_id\x18\x01 \x01(\x04\x12\x0e\n\x06wait_s\x18\x02 \x01(\x01\"<\n\x12ResetSpaceResponse\x12&\n\x06result\x18\x01 \x01(\x0b\x32\x16.kvstow.v1.ResetResult\"!\n\x0fResetAllRequest\x12\x0e\n\x06wait_s\x18\x01 \x01(\x01\"@\n\x10ResetAllResponse\x12,\n\x07results\x18\x01 \x03(\x0b\x32\x1b.kvstow.v1.SpaceResetResult\"L\n\x10SpaceResetResult\x12\x10\n\x08space_id\x18\x01 \x01(\x04\x12&\n\x06result\x18\x02 \x01(\x0b\x32\x16.kvstow.v1.ResetResult\"$\n\x10\x44ropSpaceRequest\x12\x10\n\x08space_id\x18\x01 \x01(\x04\"*\n\x11\x44ropSpaceResponse\x12\x15\n\rdropped_count\x18\x01 \x01(\x04\"\x14\n\x12\x43heckLedgerRequest\"!\n\x13\x43heckLedgerResponse\x12\n\n\x02ok\x18\x01 \x01(\x08\x32\xb4\x05\n\x0c\x41\x64minService\x12I\n\nListSpaces\x12\x1c.kvstow.v1.ListSpacesRequest\x1a\x1d.kvstow.v1.ListSpacesResponse\x12O\n\x0cListSessions\x12\x1e.kvstow.v1.ListSessionsRequest\x1a\x1f.kvstow.v1.ListSessionsResponse\x12R\n\rListTransfers\x12\x1f.kvstow.v1.ListTransfersRequest\x1a .kvstow.v1.ListTransfersResponse\x12I\n\nListLeases\x12\x1c.kvstow.v1.ListLeasesRequest\x1a\x1d.kvstow.v1.ListLeasesResponse\x12\x43\n\x08GetStats\x12\x1a.kvstow.v1.GetStatsRequest\x1a\x1b.kvstow.v1.GetStatsResponse\x12I\n\nResetSpace\x12\x1c.kvstow.v1.ResetSpaceRequest\x1a\x1d.kvstow.v1.ResetSpaceResponse\x12\x43\n\x08ResetAll\x12\x1a.kvstow.v1.ResetAllRequest\x1a\x1b.kvstow.v1.ResetAllResponse\x12\x46\n\tDropSpace\x12\x1b.kvstow.v1.DropSpaceRequest\x1a\x1c.kvstow.v1.DropSpaceResponse\x12L\n\x0b\x43heckLedger\x12\x1d.kvstow.v1.CheckLedgerRequest\x1a\x1e.kvstow.v1.CheckLedgerResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kvstow.v1.admin_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_LISTSPACESREQUEST']._serialized_start=88
-  _globals['_LISTSPACESREQUEST']._serialized_end=107
-  _globals['_LISTSPACESRESPONSE']._serialized_start=109
-  _globals['_LISTSPACESRESPONSE']._serialized_end=163
-  _globals['_SPACE']._serialized_start=166
-  _globals['_SPACE']._serialized_end=391
-  _globals['_SPACECOUNTERS']._serialized_start=394
-  _globals['_SPACECOUNTERS']._serialized_end=596
-  _globals['_LISTSESSIONSREQUEST']._serialized_start=598
-  _globals['_LISTSESSIONSREQUEST']._serialized_end=619
-  _globals['_LISTSESSIONSRESPONSE']._serialized_start=621
-  _globals['_LISTSESSIONSRESPONSE']._serialized_end=681
-  _globals['_SESSION']._serialized_start=684
-  _globals['_SESSION']._serialized_end=918
-  _globals['_LISTTRANSFERSREQUEST']._serialized_start=920
-  _globals['_LISTTRANSFERSREQUEST']._serialized_end=957
-  _globals['_LISTTRANSFERSRESPONSE']._serialized_start=959
-  _globals['_LISTTRANSFERSRESPONSE']._serialized_end=1043
-  _globals['_TRANSFER']._serialized_start=1046
-  _globals['_TRANSFER']._serialized_end=1287
-  _globals['_LISTLEASESREQUEST']._serialized_start=1289
-  _globals['_LISTLEASESREQUEST']._serialized_end=1323
-  _globals['_LISTLEASESRESPONSE']._serialized_start=1325
-  _globals['_LISTLEASESRESPONSE']._serialized_end=1400
-  _globals['_LEASE']._serialized_start=1402
-  _globals['_LEASE']._serialized_end=1506
-  _globals['_GETSTATSREQUEST']._serialized_start=1508
-  _globals['_GETSTATSREQUEST']._serialized_end=1525
-  _globals['_GETSTATSRESPONSE']._serialized_start=1527
-  _globals['_GETSTATSRESPONSE']._serialized_end=1646
-  _globals['_SLOTSTATS']._serialized_start=1649
-  _globals['_SLOTSTATS']._serialized_end=1832
-  _globals['_RESETSPACEREQUEST']._serialized_start=1834
-  _globals['_RESETSPACEREQUEST']._serialized_end=1887
-  _globals['_RESETSPACERESPONSE']._serialized_start=1889
-  _globals['_RESETSPACERESPONSE']._serialized_end=1954
-  _globals['_SPACERESETRESULT']._serialized_start=1957
-  _globals['_SPACERESETRESULT']._serialized_end=2125
-  _globals['_RESETALLREQUEST']._serialized_start=2127
-  _globals['_RESETALLREQUEST']._serialized_end=2160
-  _globals['_RESETALLRESPONSE']._serialized_start=2162
-  _globals['_RESETALLRESPONSE']._serialized_end=2226
-  _globals['_DROPSPACEREQUEST']._serialized_start=2228
-  _globals['_DROPSPACEREQUEST']._serialized_end=2264
-  _globals['_DROPSPACERESPONSE']._serialized_start=2266
-  _globals['_DROPSPACERESPONSE']._serialized_end=2308
-  _globals['_CHECKLEDGERREQUEST']._serialized_start=2310
-  _globals['_CHECKLEDGERREQUEST']._serialized_end=2330
-  _globals['_CHECKLEDGERRESPONSE']._serialized_start=2332
-  _globals['_CHECKLEDGERRESPONSE']._serialized_end=2365
-  _globals['_ADMINSERVICE']._serialized_start=2368
-  _globals['_ADMINSERVICE']._serialized_end=3060
+  _globals['_LISTSPACESREQUEST']._serialized_start=111
+  _globals['_LISTSPACESREQUEST']._serialized_end=130
+  _globals['_LISTSPACESRESPONSE']._serialized_start=132
+  _globals['_LISTSPACESRESPONSE']._serialized_end=186
+  _globals['_SPACE']._serialized_start=189
+  _globals['_SPACE']._serialized_end=414
+  _globals['_SPACECOUNTERS']._serialized_start=417
+  _globals['_SPACECOUNTERS']._serialized_end=619
+  _globals['_LISTSESSIONSREQUEST']._serialized_start=621
+  _globals['_LISTSESSIONSREQUEST']._serialized_end=642
+  _globals['_LISTSESSIONSRESPONSE']._serialized_start=644
+  _globals['_LISTSESSIONSRESPONSE']._serialized_end=704
+  _globals['_SESSION']._serialized_start=707
+  _globals['_SESSION']._serialized_end=941
+  _globals['_LISTTRANSFERSREQUEST']._serialized_start=943
+  _globals['_LISTTRANSFERSREQUEST']._serialized_end=1002
+  _globals['_LISTTRANSFERSRESPONSE']._serialized_start=1004
+  _globals['_LISTTRANSFERSRESPONSE']._serialized_end=1088
+  _globals['_TRANSFER']._serialized_start=1091
+  _globals['_TRANSFER']._serialized_end=1380
+  _globals['_LISTLEASESREQUEST']._serialized_start=1382
+  _globals['_LISTLEASESREQUEST']._serialized_end=1416
+  _globals['_LISTLEASESRESPONSE']._serialized_start=1418
+  _globals['_LISTLEASESRESPONSE']._serialized_end=1493
+  _globals['_LEASE']._serialized_start=1495
+  _globals['_LEASE']._serialized_end=1599
+  _globals['_GETSTATSREQUEST']._serialized_start=1601
+  _globals['_GETSTATSREQUEST']._serialized_end=1618
+  _globals['_GETSTATSRESPONSE']._serialized_start=1620
+  _globals['_GETSTATSRESPONSE']._serialized_end=1739
+  _globals['_SLOTSTATS']._serialized_start=1742
+  _globals['_SLOTSTATS']._serialized_end=1925
+  _globals['_RESETSPACEREQUEST']._serialized_start=1927
+  _globals['_RESETSPACEREQUEST']._serialized_end=1980
+  _globals['_RESETSPACERESPONSE']._serialized_start=1982
+  _globals['_RESETSPACERESPONSE']._serialized_end=2042
+  _globals['_RESETALLREQUEST']._serialized_start=2044
+  _globals['_RESETALLREQUEST']._serialized_end=2077
+  _globals['_RESETALLRESPONSE']._serialized_start=2079
+  _globals['_RESETALLRESPONSE']._serialized_end=2143
+  _globals['_SPACERESETRESULT']._serialized_start=2145
+  _globals['_SPACERESETRESULT']._serialized_end=2221
+  _globals['_DROPSPACEREQUEST']._serialized_start=2223
+  _globals['_DROPSPACEREQUEST']._serialized_end=2259
+  _globals['_DROPSPACERESPONSE']._serialized_start=2261
+  _globals['_DROPSPACERESPONSE']._serialized_end=2303
+  _globals['_CHECKLEDGERREQUEST']._serialized_start=2305
+  _globals['_CHECKLEDGERREQUEST']._serialized_end=2325
+  _globals['_CHECKLEDGERRESPONSE']._serialized_start=2327
+  _globals['_CHECKLEDGERRESPONSE']._serialized_end=2360
+  _globals['_ADMINSERVICE']._serialized_start=2363
+  _globals['_ADMINSERVICE']._serialized_end=3055
 # @@protoc_insertion_point(module_scope)

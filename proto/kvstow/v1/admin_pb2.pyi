@@ -1,4 +1,5 @@
 from kvstow.v1 import identity_pb2 as _identity_pb2
+from kvstow.v1 import reset_pb2 as _reset_pb2
 from kvstow.v1 import transfer_pb2 as _transfer_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -96,10 +97,12 @@ class Session(_message.Message):
     def __init__(self, session_id: _Optional[int] = ..., name: _Optional[str] = ..., space_id: _Optional[int] = ..., age_s: _Optional[float] = ..., streaming: bool = ..., attached_ranks: _Optional[_Iterable[int]] = ..., world_size: _Optional[int] = ..., transfer_count: _Optional[int] = ..., lease_count: _Optional[int] = ..., held_count: _Optional[int] = ..., unacknowledged_count: _Optional[int] = ...) -> None: ...
 
 class ListTransfersRequest(_message.Message):
-    __slots__ = ("limit",)
+    __slots__ = ("limit", "overdue_only")
     LIMIT_FIELD_NUMBER: _ClassVar[int]
+    OVERDUE_ONLY_FIELD_NUMBER: _ClassVar[int]
     limit: int
-    def __init__(self, limit: _Optional[int] = ...) -> None: ...
+    overdue_only: bool
+    def __init__(self, limit: _Optional[int] = ..., overdue_only: bool = ...) -> None: ...
 
 class ListTransfersResponse(_message.Message):
     __slots__ = ("transfers", "total_count")
@@ -110,7 +113,7 @@ class ListTransfersResponse(_message.Message):
     def __init__(self, transfers: _Optional[_Iterable[_Union[Transfer, _Mapping]]] = ..., total_count: _Optional[int] = ...) -> None: ...
 
 class Transfer(_message.Message):
-    __slots__ = ("session_id", "transfer_id", "kind", "state", "abandoned", "overdue", "age_s", "block_count", "space_id", "generation")
+    __slots__ = ("session_id", "transfer_id", "kind", "state", "abandoned", "overdue", "age_s", "block_count", "space_id", "generation", "session_name", "unfinished_ranks")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -121,6 +124,8 @@ class Transfer(_message.Message):
     BLOCK_COUNT_FIELD_NUMBER: _ClassVar[int]
     SPACE_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_NAME_FIELD_NUMBER: _ClassVar[int]
+    UNFINISHED_RANKS_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     transfer_id: int
     kind: _transfer_pb2.TransferKind
@@ -131,7 +136,9 @@ class Transfer(_message.Message):
     block_count: int
     space_id: int
     generation: int
-    def __init__(self, session_id: _Optional[int] = ..., transfer_id: _Optional[int] = ..., kind: _Optional[_Union[_transfer_pb2.TransferKind, str]] = ..., state: _Optional[_Union[_transfer_pb2.TransferState, str]] = ..., abandoned: bool = ..., overdue: bool = ..., age_s: _Optional[float] = ..., block_count: _Optional[int] = ..., space_id: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
+    session_name: str
+    unfinished_ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, session_id: _Optional[int] = ..., transfer_id: _Optional[int] = ..., kind: _Optional[_Union[_transfer_pb2.TransferKind, str]] = ..., state: _Optional[_Union[_transfer_pb2.TransferState, str]] = ..., abandoned: bool = ..., overdue: bool = ..., age_s: _Optional[float] = ..., block_count: _Optional[int] = ..., space_id: _Optional[int] = ..., generation: _Optional[int] = ..., session_name: _Optional[str] = ..., unfinished_ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListLeasesRequest(_message.Message):
     __slots__ = ("limit",)
@@ -208,26 +215,8 @@ class ResetSpaceRequest(_message.Message):
 class ResetSpaceResponse(_message.Message):
     __slots__ = ("result",)
     RESULT_FIELD_NUMBER: _ClassVar[int]
-    result: SpaceResetResult
-    def __init__(self, result: _Optional[_Union[SpaceResetResult, _Mapping]] = ...) -> None: ...
-
-class SpaceResetResult(_message.Message):
-    __slots__ = ("space_id", "generation", "dropped_count", "ended_count", "abandoned_stores", "abandoned_loads", "drained")
-    SPACE_ID_FIELD_NUMBER: _ClassVar[int]
-    GENERATION_FIELD_NUMBER: _ClassVar[int]
-    DROPPED_COUNT_FIELD_NUMBER: _ClassVar[int]
-    ENDED_COUNT_FIELD_NUMBER: _ClassVar[int]
-    ABANDONED_STORES_FIELD_NUMBER: _ClassVar[int]
-    ABANDONED_LOADS_FIELD_NUMBER: _ClassVar[int]
-    DRAINED_FIELD_NUMBER: _ClassVar[int]
-    space_id: int
-    generation: int
-    dropped_count: int
-    ended_count: int
-    abandoned_stores: int
-    abandoned_loads: int
-    drained: bool
-    def __init__(self, space_id: _Optional[int] = ..., generation: _Optional[int] = ..., dropped_count: _Optional[int] = ..., ended_count: _Optional[int] = ..., abandoned_stores: _Optional[int] = ..., abandoned_loads: _Optional[int] = ..., drained: bool = ...) -> None: ...
+    result: _reset_pb2.ResetResult
+    def __init__(self, result: _Optional[_Union[_reset_pb2.ResetResult, _Mapping]] = ...) -> None: ...
 
 class ResetAllRequest(_message.Message):
     __slots__ = ("wait_s",)
@@ -240,6 +229,14 @@ class ResetAllResponse(_message.Message):
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[SpaceResetResult]
     def __init__(self, results: _Optional[_Iterable[_Union[SpaceResetResult, _Mapping]]] = ...) -> None: ...
+
+class SpaceResetResult(_message.Message):
+    __slots__ = ("space_id", "result")
+    SPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    space_id: int
+    result: _reset_pb2.ResetResult
+    def __init__(self, space_id: _Optional[int] = ..., result: _Optional[_Union[_reset_pb2.ResetResult, _Mapping]] = ...) -> None: ...
 
 class DropSpaceRequest(_message.Message):
     __slots__ = ("space_id",)

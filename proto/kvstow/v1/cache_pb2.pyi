@@ -1,4 +1,5 @@
 from kvstow.v1 import identity_pb2 as _identity_pb2
+from kvstow.v1 import reset_pb2 as _reset_pb2
 from kvstow.v1 import transfer_pb2 as _transfer_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
@@ -35,7 +36,7 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("version", "boot_id", "state", "limits", "policy", "uptime_s", "copy_kernel")
+    __slots__ = ("version", "boot_id", "state", "limits", "policy", "uptime_s", "copy_kernel", "unix_time_s")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +44,7 @@ class GetServerInfoResponse(_message.Message):
     POLICY_FIELD_NUMBER: _ClassVar[int]
     UPTIME_S_FIELD_NUMBER: _ClassVar[int]
     COPY_KERNEL_FIELD_NUMBER: _ClassVar[int]
+    UNIX_TIME_S_FIELD_NUMBER: _ClassVar[int]
     version: str
     boot_id: str
     state: ServerState
@@ -50,7 +52,8 @@ class GetServerInfoResponse(_message.Message):
     policy: str
     uptime_s: float
     copy_kernel: str
-    def __init__(self, version: _Optional[str] = ..., boot_id: _Optional[str] = ..., state: _Optional[_Union[ServerState, str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., policy: _Optional[str] = ..., uptime_s: _Optional[float] = ..., copy_kernel: _Optional[str] = ...) -> None: ...
+    unix_time_s: float
+    def __init__(self, version: _Optional[str] = ..., boot_id: _Optional[str] = ..., state: _Optional[_Union[ServerState, str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., policy: _Optional[str] = ..., uptime_s: _Optional[float] = ..., copy_kernel: _Optional[str] = ..., unix_time_s: _Optional[float] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("max_keys_per_call", "max_lease_ttl_s", "max_deadline_s", "max_transfers_per_session", "extent_bytes", "pool_bytes")
@@ -313,20 +316,10 @@ class ResetRequest(_message.Message):
     def __init__(self, session_id: _Optional[int] = ..., wait_s: _Optional[float] = ...) -> None: ...
 
 class ResetResponse(_message.Message):
-    __slots__ = ("generation", "dropped_count", "ended_count", "abandoned_stores", "abandoned_loads", "drained")
-    GENERATION_FIELD_NUMBER: _ClassVar[int]
-    DROPPED_COUNT_FIELD_NUMBER: _ClassVar[int]
-    ENDED_COUNT_FIELD_NUMBER: _ClassVar[int]
-    ABANDONED_STORES_FIELD_NUMBER: _ClassVar[int]
-    ABANDONED_LOADS_FIELD_NUMBER: _ClassVar[int]
-    DRAINED_FIELD_NUMBER: _ClassVar[int]
-    generation: int
-    dropped_count: int
-    ended_count: int
-    abandoned_stores: int
-    abandoned_loads: int
-    drained: bool
-    def __init__(self, generation: _Optional[int] = ..., dropped_count: _Optional[int] = ..., ended_count: _Optional[int] = ..., abandoned_stores: _Optional[int] = ..., abandoned_loads: _Optional[int] = ..., drained: bool = ...) -> None: ...
+    __slots__ = ("result",)
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    result: _reset_pb2.ResetResult
+    def __init__(self, result: _Optional[_Union[_reset_pb2.ResetResult, _Mapping]] = ...) -> None: ...
 
 class WatchRequest(_message.Message):
     __slots__ = ("session_id", "after")

@@ -77,6 +77,11 @@ class Flights:
         """The transfers of a session that are in the air; under the lock."""
         return [transfer for owner, transfer in self._flying if owner == session]
 
+    def unfinished_ranks(self, keys: Sequence[FlightKey]) -> list[list[int]]:
+        """For each transfer the ranks whose copy has not ended; none of what is not in the air; under the lock."""
+        flying = self._flying
+        return [sorted(flying[key].left) if key in flying else [] for key in keys]
+
     def mark_overdue(self, keys: Sequence[FlightKey]) -> None:
         """These are past their deadline; under the lock."""
         for key in keys:

@@ -6,7 +6,7 @@ an end means for blocks (the ledger).
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 
@@ -27,6 +27,7 @@ from kvstow.server.device.base import Device
 from kvstow.server.device.handles import RankHandles
 
 from .assembly import assemble, limits
+from .flights import FlightKey
 from .health import Health, Status
 from .identities import log_space, slot_sizes
 from .meters import NO_METERS, Meters
@@ -140,6 +141,11 @@ class Life:
         """A picture of the books; answered in every state."""
         with self._guard as ledger:
             return ledger.snapshot(now=self._clock())
+
+    def unfinished_ranks(self, transfers: Sequence[FlightKey]) -> list[list[int]]:
+        """For each transfer, named by session and id, the ranks whose copy has not ended, rising."""
+        with self._guard:
+            return self._flights.unfinished_ranks(transfers)
 
     def check(self) -> None:
         """Verify the books, and what is kept beside them.

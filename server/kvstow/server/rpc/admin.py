@@ -3,15 +3,17 @@
 Methods run on the server's threads, without a lock.
 """
 
+from collections.abc import Sequence
+
 import grpc
 
 from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, TableView, TransferView
 from kvstow.server.core.spaces import SpaceCounters
-from kvstow.server.core.types import ResetResult, SpaceId
+from kvstow.server.core.types import SpaceId
 from kvstow.server.daemon import Daemon
 from kvstow.v1 import admin_pb2, admin_pb2_grpc
 
-from . import convert
+from . import convert, replies
 from .replies import KINDS, STATES, identity
 from .servicer import Waits
 
@@ -50,9 +52,19 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     def ListTransfers(
         self, request: admin_pb2.ListTransfersRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ListTransfersResponse:
-        transfers = sorted(self._daemon.snapshot().transfers, key=lambda found: -found.age_s)
+        snapshot = self._daemon.snapshot()
+        transfers = sorted(
+            (found for found in snapshot.transfers if found.overdue or not request.overdue_only),
+            key=lambda found: -found.age_s,
+        )
+        listed = transfers[: request.limit or DEFAULT_LIMIT]
+        names = {session.id: session.name for session in snapshot.sessions}
+        ranks = self._daemon.unfinished_ranks([(found.session, found.id) for found in listed])
         return admin_pb2.ListTransfersResponse(
-            transfers=[_transfer(found) for found in transfers[: request.limit or DEFAULT_LIMIT]],
+            transfers=[
+                _transfer(found, names.get(found.session, ""), unfinished)
+                for found, unfinished in zip(listed, ranks, strict=True)
+            ],
             total_count=len(transfers),
         )
 
@@ -83,7 +95,7 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         space = SpaceId(request.space_id)
         with self._waits.budget(convert.seconds(request.wait_s, "wait_s")) as wait_s:
             result = self._daemon.reset_space(space, wait_s)
-        return admin_pb2.ResetSpaceResponse(result=_reset(space, result))
+        return admin_pb2.ResetSpaceResponse(result=replies.reset(result))
 
     def ResetAll(
         self, request: admin_pb2.ResetAllRequest, context: grpc.ServicerContext
@@ -91,7 +103,10 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         with self._waits.budget(convert.seconds(request.wait_s, "wait_s")) as wait_s:
             results = self._daemon.reset_all(wait_s)
         return admin_pb2.ResetAllResponse(
-            results=[_reset(space, result) for space, result in sorted(results.items())]
+            results=[
+                admin_pb2.SpaceResetResult(space_id=space, result=replies.reset(result))
+                for space, result in sorted(results.items())
+            ]
         )
 
     def DropSpace(
@@ -150,7 +165,9 @@ def _session(session: SessionView, world_size: int) -> admin_pb2.Session:
     )
 
 
-def _transfer(transfer: TransferView) -> admin_pb2.Transfer:
+def _transfer(
+    transfer: TransferView, session_name: str, unfinished: Sequence[int]
+) -> admin_pb2.Transfer:
     return admin_pb2.Transfer(
         session_id=transfer.session,
         transfer_id=transfer.id,
@@ -162,6 +179,8 @@ def _transfer(transfer: TransferView) -> admin_pb2.Transfer:
         block_count=transfer.blocks,
         space_id=transfer.space,
         generation=transfer.generation,
+        session_name=session_name,
+        unfinished_ranks=unfinished,
     )
 
 
@@ -185,16 +204,4 @@ def _slots(table: TableView) -> admin_pb2.SlotStats:
         held_count=table.held,
         writing_count=table.writing,
         quarantined_count=table.quarantined,
-    )
-
-
-def _reset(space: SpaceId, result: ResetResult) -> admin_pb2.SpaceResetResult:
-    return admin_pb2.SpaceResetResult(
-        space_id=space,
-        generation=result.generation,
-        dropped_count=result.dropped_count,
-        ended_count=result.ended_count,
-        abandoned_stores=result.abandoned_stores,
-        abandoned_loads=result.abandoned_loads,
-        drained=result.drained,
     )

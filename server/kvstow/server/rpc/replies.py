@@ -17,7 +17,7 @@ from kvstow.server.core.types import (
     TransferPlan,
     TransferState,
 )
-from kvstow.v1 import cache_pb2, identity_pb2, transfer_pb2
+from kvstow.v1 import cache_pb2, identity_pb2, reset_pb2, transfer_pb2
 
 KINDS = {
     TransferKind.STORE: transfer_pb2.TRANSFER_KIND_STORE,
@@ -37,8 +37,8 @@ _SERVER_STATES = {
 }
 
 
-def server_info(info: ServerInfo) -> cache_pb2.GetServerInfoResponse:
-    """Who the server is."""
+def server_info(info: ServerInfo, unix_time_s: float) -> cache_pb2.GetServerInfoResponse:
+    """Who the server is, and what its wall clock says."""
     return cache_pb2.GetServerInfoResponse(
         version=info.version,
         boot_id=info.boot_id,
@@ -47,6 +47,7 @@ def server_info(info: ServerInfo) -> cache_pb2.GetServerInfoResponse:
         policy=info.policy,
         uptime_s=info.uptime_s,
         copy_kernel=info.copy_kernel,
+        unix_time_s=unix_time_s,
     )
 
 
@@ -85,9 +86,9 @@ def store(plan: TransferPlan) -> cache_pb2.StoreResponse:
     )
 
 
-def reset(result: ResetResult) -> cache_pb2.ResetResponse:
+def reset(result: ResetResult) -> reset_pb2.ResetResult:
     """What a reset did."""
-    return cache_pb2.ResetResponse(
+    return reset_pb2.ResetResult(
         generation=result.generation,
         dropped_count=result.dropped_count,
         ended_count=result.ended_count,

@@ -5,6 +5,7 @@ many at a time that others still find a thread. Methods run on the server's thre
 """
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -69,7 +70,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
     def GetServerInfo(
         self, request: cache_pb2.GetServerInfoRequest, context: grpc.ServicerContext
     ) -> cache_pb2.GetServerInfoResponse:
-        return replies.server_info(self._daemon.info())
+        return replies.server_info(self._daemon.info(), time.time())
 
     def OpenSession(
         self, request: cache_pb2.OpenSessionRequest, context: grpc.ServicerContext
@@ -167,7 +168,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
     ) -> cache_pb2.ResetResponse:
         with self._waits.budget(convert.seconds(request.wait_s, "wait_s")) as wait_s:
             result = self._daemon.reset(SessionId(request.session_id), wait_s)
-        return replies.reset(result)
+        return cache_pb2.ResetResponse(result=replies.reset(result))
 
     def Watch(
         self, request: cache_pb2.WatchRequest, context: grpc.ServicerContext
