@@ -1,0 +1,135 @@
+"""Reads the daemon when it is asked: one snapshot of the books and the daemon's status."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from kvstow.server.core.errors import Refusal
+from kvstow.server.core.snapshot import Snapshot
+from kvstow.server.core.types import SessionEnd, TransferKind, TransferState
+from kvstow.server.daemon import Daemon, Status
+
+from .families import pool, service, sessions, transfers
+from .labels import BoundedLabels
+from .spaces import SpaceSums
+
+_REASONS = sorted(
+    kind.reason for kind in Refusal.__subclasses__() if kind.__module__ == Refusal.__module__
+)
+"""Of the refusals of the books: series that exist before their first event can be alerted on."""
+
+_OUTCOMES = (TransferState.DONE, TransferState.FAILED, TransferState.ABANDONED)
+_SLOT_SIZES = 64
+"""Slot sizes that get a label value of their own."""
+
+
+class Books(Collector):
+    """What is read of a daemon.
+
+    Scrapes are answered one after the other, each with a snapshot of its own: the sums over spaces need them in order.
+
+    Args:
+        daemon: what is read.
+    """
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._lock = threading.Lock()
+        self._spaces = SpaceSums()
+        self._slot_sizes = BoundedLabels(1, _SLOT_SIZES)
+
+    def collect(self) -> Iterable[Metric]:
+        """All families that are read, from one snapshot."""
+        info = self._daemon.info()
+        yield service.BUILD_INFO.rows([((info.version, info.policy, info.copy_kernel), 1)])
+        yield from _status(self._daemon.status())
+        with self._lock:
+            snapshot = self._daemon.snapshot()
+            spaces = list(self._spaces.collect(snapshot.spaces))
+            extents = self._extents(snapshot)
+        yield _pool(snapshot)
+        yield extents
+        yield from spaces
+        yield from _transfers(snapshot)
+        yield from _sessions(snapshot)
+        yield from _streams(snapshot)
+
+    def _extents(self, snapshot: Snapshot) -> Metric:
+        sums = Counter(dict.fromkeys(self._slot_sizes.all(), 0))
+        for table in snapshot.tables:
+            sums[self._slot_sizes.of(str(table.slot_bytes))] += table.extents
+        return pool.EXTENTS.rows([(("none",), snapshot.unused_extents), *sums.items()])
+
+
+def _status(status: Status) -> Iterator[Metric]:
+    yield service.READY.one(status.state.value == "ready")
+    yield service.INTERNAL_ERRORS.one(status.bug_count)
+    counts = {
+        kind.reason: status.refusals.get(kind.reason, 0) for kind in Refusal.__subclasses__()
+    }
+    yield service.REFUSALS.rows(((reason,), count) for reason, count in counts.items())
+    yield service.LOCK_ACQUISITIONS.one(status.lock.count)
+    yield service.LOCK_HELD.one(status.lock.held_s)
+    yield service.LOCK_HELD_MAX.one(status.lock.longest_s)
+    yield transfers.STUCK.one(status.stuck_count)
+
+
+def _pool(snapshot: Snapshot) -> Metric:
+    sizes = {"unassigned": snapshot.unused_extents * snapshot.extent_bytes}
+    sizes.update(dict.fromkeys(("free", "ready", "held", "writing", "quarantined"), 0))
+    for table in snapshot.tables:
+        sizes["free"] += table.free * table.slot_bytes
+        sizes["ready"] += table.evictable * table.slot_bytes
+        sizes["held"] += table.held * table.slot_bytes
+        sizes["writing"] += table.writing * table.slot_bytes
+        sizes["quarantined"] += table.quarantined * table.slot_bytes
+    sizes["unusable"] = snapshot.extents * snapshot.extent_bytes - sum(sizes.values())
+    return pool.POOL.rows(((state,), size_bytes) for state, size_bytes in sizes.items())
+
+
+def _transfers(snapshot: Snapshot) -> Iterator[Metric]:
+    counters = snapshot.counters
+    yield transfers.TRANSFERS.rows(
+        ((kind.value, outcome.value), counters.transfers[kind, outcome])
+        for kind in TransferKind
+        for outcome in _OUTCOMES
+    )
+    flying = Counter(
+        (found.kind.value, "abandoned" if found.abandoned else found.state.value)
+        for found in snapshot.transfers
+    )
+    yield transfers.IN_FLIGHT.rows(
+        ((kind.value, state), flying[kind.value, state])
+        for kind in TransferKind
+        for state in ("queued", "running", "abandoned")
+    )
+    yield transfers.OLDEST_TRANSFER.one(
+        max((found.age_s for found in snapshot.transfers), default=0.0)
+    )
+    yield transfers.OVERDUE.one(counters.overdue)
+    yield transfers.LATE_COMPLETIONS.one(counters.late_completions)
+
+
+def _sessions(snapshot: Snapshot) -> Iterator[Metric]:
+    counters = snapshot.counters
+    streaming = sum(session.streaming for session in snapshot.sessions)
+    yield sessions.SESSIONS.rows(
+        [(("open",), streaming), (("away",), len(snapshot.sessions) - streaming)]
+    )
+    yield sessions.SESSIONS_OPENED.one(counters.sessions_opened)
+    yield sessions.SESSION_ENDS.rows(
+        ((cause.value,), counters.session_ends[cause.value]) for cause in SessionEnd
+    )
+    yield sessions.LEASES.one(len(snapshot.leases))
+    yield sessions.LEASED_BLOCKS.one(sum(lease.blocks for lease in snapshot.leases))
+    yield sessions.LEASES_EXPIRED.one(counters.leases_expired)
+
+
+def _streams(snapshot: Snapshot) -> Iterator[Metric]:
+    lags = [session.unacknowledged for session in snapshot.sessions]
+    yield sessions.UNACKNOWLEDGED.one(sum(lags))
+    yield sessions.STREAM_LAG.one(max(lags, default=0))
+    yield sessions.EVENTS_LOST.one(snapshot.counters.events_lost)

@@ -1,0 +1,91 @@
+"""Families about blocks: what was looked up, offered, stored, loaded and given up, by tenant and model."""
+
+from kvstow.server.metrics.family import Family, Kind
+
+_SPACE = (
+    ("tenant", "the tenant of the space"),
+    ("model", "the model of the space"),
+)
+
+BLOCKS = Family(
+    "kvstow_blocks",
+    Kind.GAUGE,
+    "blocks",
+    "Blocks in the cache. A block that is `writing` is not found by lookups yet.",
+    (*_SPACE, ("state", "`ready`, `writing`")),
+)
+LOOKUPS = Family(
+    "kvstow_lookups_total",
+    Kind.COUNTER,
+    "lookups",
+    "Lookups that were answered. A request that opted out of reading makes none.",
+    _SPACE,
+)
+LOOKUP_BLOCKS = Family(
+    "kvstow_lookup_blocks_total",
+    Kind.COUNTER,
+    "blocks",
+    "Blocks that lookups asked for; the results add up to all of them. `hit`: in the leading run of READY blocks; "
+    "`pending`: right behind it, and still being written; `miss`: the rest. `hit` over the sum is the hit ratio.",
+    (*_SPACE, ("result", "`hit`, `pending`, `miss`")),
+)
+OFFERED = Family(
+    "kvstow_offered_blocks_total",
+    Kind.COUNTER,
+    "blocks",
+    "Blocks that stores offered, by what became of the offer. `no_space`: everything was held or under a copy; "
+    "`not_admitted`: offered too rarely so far, see `admission`.",
+    (
+        *_SPACE,
+        ("status", "`accepted`, `already_stored`, `already_storing`, `no_space`, `not_admitted`"),
+    ),
+)
+STORED = Family(
+    "kvstow_stored_blocks_total",
+    Kind.COUNTER,
+    "blocks",
+    "Blocks whose store ended well.",
+    _SPACE,
+)
+LOADED = Family(
+    "kvstow_loaded_blocks_total",
+    Kind.COUNTER,
+    "blocks",
+    "Blocks whose load ended well: what engines did not have to compute.",
+    _SPACE,
+)
+EVICTED = Family(
+    "kvstow_evicted_blocks_total",
+    Kind.COUNTER,
+    "blocks",
+    "Blocks that had to make room for others.",
+    _SPACE,
+)
+DROPPED = Family(
+    "kvstow_dropped_blocks_total",
+    Kind.COUNTER,
+    "blocks",
+    "Blocks that left by request.",
+    _SPACE,
+)
+RESETS = Family("kvstow_resets_total", Kind.COUNTER, "resets", "Resets.", _SPACE)
+RESETS_DRAINING = Family(
+    "kvstow_resets_draining",
+    Kind.GAUGE,
+    "resets",
+    "Resets that have taken effect, while copies which began before them still run.",
+    _SPACE,
+)
+
+ALL = (
+    BLOCKS,
+    LOOKUPS,
+    LOOKUP_BLOCKS,
+    OFFERED,
+    STORED,
+    LOADED,
+    EVICTED,
+    DROPPED,
+    RESETS,
+    RESETS_DRAINING,
+)

@@ -1,0 +1,70 @@
+"""Families about transfers and their copies."""
+
+from kvstow.server.metrics.family import Family, Kind
+
+_DIRECTION = (("direction", "`store`, `load`"),)
+_KIND = ("kind", "`store`, `load`")
+
+TRANSFERS = Family(
+    "kvstow_transfers_total",
+    Kind.COUNTER,
+    "transfers",
+    "Transfers that ended. `abandoned`: by a reset, a cancel, or the end of their session.",
+    (_KIND, ("outcome", "`done`, `failed`, `abandoned`")),
+)
+IN_FLIGHT = Family(
+    "kvstow_transfers_in_flight",
+    Kind.GAUGE,
+    "transfers",
+    "Transfers that have not ended. One that is `abandoned` still owns its slots, because its copy still runs.",
+    (_KIND, ("state", "`queued`, `running`, `abandoned`")),
+)
+OLDEST_TRANSFER = Family(
+    "kvstow_oldest_transfer_age_seconds",
+    Kind.GAUGE,
+    "seconds",
+    "Age of the oldest transfer that has not ended; 0 without any.",
+)
+OVERDUE = Family(
+    "kvstow_overdue_transfers_total",
+    Kind.COUNTER,
+    "transfers",
+    "Transfers that passed their deadline before they ended.",
+)
+STUCK = Family(
+    "kvstow_stuck_transfers",
+    Kind.GAUGE,
+    "transfers",
+    "Transfers past their deadline whose copy has begun and still runs. While a session has any, its lookups find nothing.",
+)
+LATE_COMPLETIONS = Family(
+    "kvstow_late_completions_total",
+    Kind.COUNTER,
+    "copies",
+    "Ends of copies whose transfer was not known any more; they change nothing.",
+)
+COPY_BYTES = Family(
+    "kvstow_copy_bytes",
+    Kind.HISTOGRAM,
+    "bytes",
+    "Bytes that one rank's copy moved.",
+    _DIRECTION,
+)
+COPY_DURATION = Family(
+    "kvstow_copy_duration_seconds",
+    Kind.HISTOGRAM,
+    "seconds",
+    "Time from the start of one rank's copy to its end, waiting for the pieces of other copies included.",
+    _DIRECTION,
+)
+
+ALL = (
+    TRANSFERS,
+    IN_FLIGHT,
+    OLDEST_TRANSFER,
+    OVERDUE,
+    STUCK,
+    LATE_COMPLETIONS,
+    COPY_BYTES,
+    COPY_DURATION,
+)
