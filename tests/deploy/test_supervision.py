@@ -110,7 +110,7 @@ def test_the_probe_port_serves_nothing_else(directory: Path, method: str) -> Non
         port = daemon.wait_line("health served")["port"]
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             with pytest.raises(grpc.RpcError) as refused:
-                list(channel.unary_stream(method)(b"", timeout=DEADLINE_S))
+                list(channel.unary_stream(method, bytes)(b"", timeout=DEADLINE_S))
             assert "UNIMPLEMENTED" in str(refused.value)
 
 
