@@ -1,7 +1,6 @@
 """What the tests of all devices need: owners that remember, engine memory, and copies of it."""
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +18,7 @@ from kvstow.server.device.base import (
     Region,
 )
 from kvstow.server.device.handles import Handle, SharedMemoryHandle
-
-DEADLINE_S = 60.0
-"""Longer than anything here takes on a busy machine; reached only when something is broken."""
+from support.waiting import DEADLINE_S
 
 SESSION = 1
 """Whose memory it is, where a test does not care."""
@@ -107,14 +104,6 @@ class EngineFile:
 
     def write(self, content: Bytes) -> None:
         self._view[:] = content
-
-
-def eventually(condition: Callable[[], object]) -> None:
-    """Wait until something that has no event of its own is so."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, "never came to be"
-        time.sleep(0.001)
 
 
 def random_bytes(size_bytes: int, seed: int = 0) -> Bytes:

@@ -11,12 +11,12 @@ from device.rig import (
     Recorder,
     Rig,
     blocks_in_a_row,
-    eventually,
     make_copy,
     random_bytes,
 )
 from kvstow.server.device.base import DeviceError, Direction, Region
 from kvstow.server.device.faults import Delay, Fail, FaultRule, FaultyDevice, Hold, RuleId
+from support.waiting import wait_for
 
 BLOCK_BYTES = 64
 BLOCK_COUNT = 4
@@ -61,7 +61,7 @@ class World:
         self.device.submit(copy)
 
     def wait_held(self, count: int = 1) -> None:
-        eventually(lambda: len(self.device.held()) == count)
+        wait_for(lambda: len(self.device.held()) == count, f"{count} held copies")
 
     def stored(self) -> list[bool]:
         """Which blocks have arrived in the pool."""

@@ -17,7 +17,6 @@ from device.rig import (
     Recorder,
     Rig,
     blocks_in_a_row,
-    eventually,
     random_bytes,
 )
 from kvstow.server.core.spans import Segment, Spans, plan_spans
@@ -26,6 +25,7 @@ from kvstow.server.device.handles import SharedMemoryHandle
 from kvstow.server.device.host import GONE, HostDevice
 from kvstow.server.device.kernel import LIBRARY, NativeKernel
 from kvstow.server.device.pool import HostPool
+from support.waiting import wait_for
 
 PAGE = 4096
 
@@ -120,7 +120,10 @@ def test_closed_memory_is_unmapped_when_its_last_copy_has_ended(
     assert str(shared_memory / "lost") in Path("/proc/self/maps").read_text()
     rig.device.close_region(region)
 
-    eventually(lambda: str(shared_memory / "lost") not in Path("/proc/self/maps").read_text())
+    wait_for(
+        lambda: str(shared_memory / "lost") not in Path("/proc/self/maps").read_text(),
+        "the end of the mapping",
+    )
 
 
 def test_a_region_takes_no_descriptor(rig: Rig, shared_memory: Path) -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from device.rig import DEADLINE_S, Recorder, blocks_in_a_row, make_copy
+from device.rig import Recorder, blocks_in_a_row, make_copy
 from kvstow.server.device.base import Copy, DeviceError, Direction
 from kvstow.server.device.streams import CopyPiece, Streams
+from support.waiting import DEADLINE_S
 
 BLOCK_BYTES = 8
 PIECE_BYTES = 2 * BLOCK_BYTES

@@ -11,8 +11,7 @@ from google.protobuf.message import Message
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvstow.v1 import admin_pb2, cache_pb2, transfer_pb2
-from rpc.refusals import ADMIN, CACHE
+from kvstow.v1 import admin_pb2, cache_pb2, debug_pb2, transfer_pb2
 from rpc.rig import Engine, Served, config, identity, refused, served
 from rpc.test_every_refusal import CODE_NAMES, SERVICES, documented
 from support.waiting import wait_for
@@ -20,12 +19,12 @@ from support.waiting import wait_for
 LIMIT_S = 10.0
 EVERYWHERE = {"INVALID_REQUEST", "NO_SUCH_SESSION"}
 DOCUMENTED = documented()
+DEBUG = debug_pb2.DESCRIPTOR.services_by_name["DebugService"]
 METHODS: list[MethodDescriptor] = [
-    method
-    for service in (CACHE, ADMIN)
-    for method in SERVICES[service].methods
-    if method.name != "CheckLedger"
+    method for service in (*SERVICES.values(), DEBUG) for method in service.methods
 ]
+LOOKING = {"CheckLedger", "AddFault", "ReleaseFault", "ListFaults"}
+"""Change no books, whatever they are asked."""
 NUMBERS = st.one_of(
     st.integers(0, 20), st.sampled_from([2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1])
 )
@@ -111,6 +110,9 @@ def good(method: MethodDescriptor, engine: Engine) -> Message:
             return engine.store_request(7, [4, 5], deadline_s=5)
         case "Load":
             return engine.load_request(8, [1, 2])
+        case "AddFault":
+            hold = debug_pb2.Fault(session_id=engine.session_id, hold=debug_pb2.HoldCopy())
+            return debug_pb2.AddFaultRequest(fault=hold)
         case _:
             message = message_factory.GetMessageClass(method.input_type)()
             if "session_id" in method.input_type.fields_by_name:
@@ -133,9 +135,12 @@ def send(daemon: Served, method: MethodDescriptor, wire: bytes) -> None:
             next(stream)
             stream.cancel()
             return
-        daemon.channel.unary_unary(
+        reply: bytes = daemon.channel.unary_unary(
             f"/kvstow.v1.{name}", request_serializer=bytes, response_deserializer=bytes
         )(wire, timeout=LIMIT_S)
+        if method.name == "AddFault":
+            release(daemon, debug_pb2.AddFaultResponse.FromString(reply).fault_id)
+        assert method.name not in LOOKING or daemon.books() == before
     except grpc.RpcError as error:
         code, reason, _ = refused(error)
         if (code, reason) != ("INTERNAL", ""):  # it cannot be decoded
@@ -143,6 +148,12 @@ def send(daemon: Served, method: MethodDescriptor, wire: bytes) -> None:
             assert reason in EVERYWHERE or (name, reason) in DOCUMENTED
         assert daemon.books() == before
     assert daemon.bugs == []
+
+
+def release(daemon: Served, fault_id: int) -> None:
+    """End a fault, which must have been there, so that it strikes nobody else."""
+    request = debug_pb2.ReleaseFaultRequest(fault_id=fault_id)
+    assert daemon.debug.ReleaseFault(request).released
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: str(method.name))
@@ -172,6 +183,28 @@ def test_no_bytes_do_harm(
     if method.name == "CloseSession":
         wire = bytearray(b"\x08\x00")
     send(daemon, method, bytes(wire))
+
+
+@fuzzing
+@given(data=st.data())
+def test_whatever_fault_strikes_a_store_it_ends(data: st.DataObject) -> None:
+    fault = debug_pb2.Fault(kind=transfer_pb2.TRANSFER_KIND_STORE)
+    action = getattr(fault, data.draw(st.sampled_from(["hold", "fail", "delay"])))
+    action.SetInParent()
+    fill(data, action)
+    with served() as daemon:
+        engine = Engine(daemon)
+        engine.watch()
+        try:
+            added = daemon.debug.AddFault(debug_pb2.AddFaultRequest(fault=fault))
+        except grpc.RpcError as error:
+            assert refused(error)[1] == "INVALID_REQUEST"  # noqa: PT017 - or it is added
+        else:
+            daemon.cache.Store(engine.store_request(1, [1, 2]))
+            release(daemon, added.fault_id)
+            assert engine.report().transfer_id == 1
+        daemon.books()
+        assert daemon.bugs == []
 
 
 def test_afterwards_the_daemon_still_works(daemon: Served, engine: Engine) -> None:
