@@ -26,6 +26,7 @@ VLLM_DEMO := .venv-vllm/.setup-demo
 .PHONY: help setup demo test coverage bench proto wheel clean distclean
 .PHONY: vllm-env vllm-demo test-vllm bench-vllm
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
+.PHONY: check-metrics metrics-page
 .PHONY: fix fix-format fix-lint
 
 help:
@@ -66,7 +67,7 @@ coverage: $(DEMO) ## measure how much of the core its tests reach
 bench: $(DEMO) ## run the benchmarks
 	$(BIN)/python -m bench
 
-check: check-format check-lint check-types check-imports check-proto check-sizes ## run all checks
+check: check-format check-lint check-types check-imports check-proto check-sizes check-metrics ## run all checks
 
 check-format: $(SETUP)
 	$(BIN)/ruff format --check --diff
@@ -90,6 +91,9 @@ check-proto: $(SETUP) $(GENERATOR)
 check-sizes: $(SETUP)
 	$(BIN)/python scripts/check_sizes.py
 
+check-metrics: $(SETUP)
+	$(BIN)/python scripts/metrics_page.py --check
+
 fix: fix-lint fix-format ## repair what a machine can repair
 
 fix-format: $(SETUP)
@@ -105,6 +109,9 @@ $(GENERATOR): scripts/proto-requirements.txt
 
 proto: $(GENERATOR) ## generate the Python code of the protocol
 	$(PROTOC) --python_out=proto --pyi_out=proto --grpc_python_out=proto
+
+metrics-page: $(SETUP) ## write the tables of docs/metrics.md
+	$(BIN)/python scripts/metrics_page.py
 
 vllm-env: $(VLLM) ## make .venv-vllm with a vLLM that runs on the CPU
 

@@ -1,0 +1,76 @@
+"""The figures mean what the page says of them."""
+
+from kvstow.client import Client
+from support.client_engine import connected_engine, keys
+from support.kvstowd import Kvstowd
+from support.waiting import wait_for
+
+POOL_BYTES = 1 << 20
+RESULTS = ("hit", "pending", "miss")
+
+
+def looked_up(found: dict[str, float]) -> dict[str, float]:
+    """The inputs of the hit ratio."""
+    return {each: found.get(f"kvstow_lookup_blocks_total model {each} ", 0) for each in RESULTS}
+
+
+def test_a_request_that_opted_out_counts_nowhere(daemon: Kvstowd) -> None:
+    with connected_engine(daemon.target) as engine:
+        engine.store([1, 2], [0, 1])
+        engine.lookup([1, 2, 3])
+        before = daemon.metrics()
+        assert engine.session.lookup("out", keys([1, 2, 3]), skip_reading=True).count == 0
+        after = daemon.metrics()
+    assert looked_up(before) == looked_up(after) == {"hit": 2, "pending": 0, "miss": 1}
+    assert after["kvstow_lookups_total model "] == before["kvstow_lookups_total model "] == 1
+
+
+def test_every_block_that_was_asked_for_is_a_hit_pending_or_a_miss(daemon: Kvstowd) -> None:
+    with connected_engine(daemon.target) as engine:
+        engine.store([1, 2], [0, 1])
+        with daemon.held_stores():
+            held = engine.begin_store([3], [2])
+            hits = engine.lookup([1, 2, 3, 4, 5])
+        assert held.wait(60)
+        found = looked_up(daemon.metrics())
+    assert hits.groups[0].hit_count == 2
+    assert found == {"hit": 2, "pending": 1, "miss": 2}
+
+
+def test_the_states_of_the_pool_add_up_to_its_size(daemon: Kvstowd) -> None:
+    with connected_engine(daemon.target) as engine:
+        engine.store([1, 2, 3], [0, 1, 2])
+        engine.lookup([1])
+        with daemon.held_stores():
+            engine.begin_store([4], [3])
+            wait_for(lambda: daemon.metrics()["kvstow_pool_bytes writing"], "the held store")
+            found = daemon.metrics()
+    states = {name: size for name, size in found.items() if name.startswith("kvstow_pool_bytes ")}
+    assert sum(states.values()) == POOL_BYTES
+    assert found["kvstow_extents 1024"] == 1
+    assert found["kvstow_extents none"] == 7
+
+
+def test_an_engine_that_was_closed_is_told_from_one_that_was_lost(daemon: Kvstowd) -> None:
+    with connected_engine(daemon.target):
+        assert daemon.metrics()["kvstow_sessions open"] == 1
+    found = daemon.metrics()
+    assert found["kvstow_session_ends_total closed"] == 1
+    assert found["kvstow_session_ends_total process_died"] == 0
+    assert found["kvstow_sessions open"] == found["kvstow_sessions away"] == 0
+
+
+def test_a_space_that_was_dropped_leaves_its_counts(daemon: Kvstowd) -> None:
+    with connected_engine(daemon.target) as engine:
+        engine.store([1, 2], [0, 1])
+        engine.load([1, 2], [2, 3])
+    with Client(daemon.target) as client:
+        before = daemon.metrics()
+        (space,) = client.administration.spaces()
+        client.administration.drop_space(space.space_id)
+    after = daemon.metrics()
+    for name in ("lookups", "stored_blocks", "loaded_blocks"):
+        series = f"kvstow_{name}_total model "
+        assert after[series] == before[series] > 0
+    assert before["kvstow_blocks model ready "] == 2
+    assert after["kvstow_blocks model ready "] == 0
