@@ -1,36 +1,46 @@
-FROM python:3.11-slim AS builder
+# kvstowd and its command line, for nodes without GPUs and, with EXTRAS=server,cli,cuda12, for nodes with them.
+# docs/deploy/containers.md says how to build and run it.
+ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
 
+FROM ${PYTHON_IMAGE} AS builder
+# A compiler of the distribution is as good as another: nothing of it but the copy kernel gets into the image.
+# hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
-RUN pip wheel --no-cache-dir --wheel-dir /wheels '.[server,cli]'
+ARG EXTRAS=server,cli
+# Without the kernel the daemon copies slower, and an engine that truncates its memory ends it.
+RUN python3 -m venv --without-pip /opt/kvstow \
+    && python3 -m pip --python /opt/kvstow/bin/python install --no-cache-dir ".[${EXTRAS}]" \
+    && test -n "$(find /opt/kvstow -name _copy_spans.so)"
 
 
-FROM python:3.11-slim
-
+FROM ${PYTHON_IMAGE}
 ARG VERSION=0.1.0
-ARG REVISION
+ARG REVISION=unknown
 LABEL org.opencontainers.image.title="kvstow" \
       org.opencontainers.image.description="Keeps KV-cache blocks in host memory for inference engines" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 
-RUN --mount=type=bind,from=builder,source=/wheels,target=/wheels \
-    pip install --no-cache-dir --no-index --find-links /wheels 'kvstow[server,cli]'
-
-# The socket is for one user: engines run under this user id too, with /run/kvstow, the IPC and the
-# PID namespace shared.
+COPY --from=builder /opt/kvstow /opt/kvstow
+# The socket is for one user: engines run under this user id too. A volume that is mounted here must be theirs.
 RUN groupadd --gid 10001 kvstow \
-    && useradd --uid 10001 --gid kvstow --no-create-home kvstow \
-    && install --directory --owner kvstow --group kvstow /run/kvstow
-USER kvstow
+    && useradd --uid 10001 --gid kvstow --no-create-home --shell /usr/sbin/nologin kvstow \
+    && install --directory --owner kvstow --group kvstow --mode 0700 /run/kvstow
+USER 10001:10001
 VOLUME /run/kvstow
 
-# A socket elsewhere has to be named by KVSTOW_SOCKET, for this to find it.
-HEALTHCHECK --interval=30s --timeout=10s --start-period=10s \
-    CMD kvstow status --target "unix:${KVSTOW_SOCKET:-/run/kvstow/kvstow.sock}" || exit 1
+# The NVIDIA runtime brings in what these name, where there is one.
+ENV PATH="/opt/kvstow/bin:${PATH}" \
+    PYTHONDONTWRITEBYTECODE=1 \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
+# Process 1 is the daemon itself: it handles its signals, and starts no process that would have to be reaped.
+# A daemon whose socket is moved by KVSTOW_SOCKET is asked at KVSTOW_TARGET.
+HEALTHCHECK --interval=30s --timeout=10s --start-period=15m \
+    CMD ["kvstow", "status"]
 ENTRYPOINT ["kvstowd"]
