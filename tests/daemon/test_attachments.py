@@ -10,6 +10,7 @@ from kvstow.server.core.errors import RegionInvalid
 from kvstow.server.core.types import SessionId
 from kvstow.server.daemon.attachments import Attachments, MappedMemory
 from kvstow.server.device.base import Device, Origin
+from kvstow.server.device.handles import HOST
 from kvstow.server.device.host import HostRegion
 
 SESSION = SessionId(1)
@@ -26,7 +27,8 @@ def share(one: Origin, other: Origin) -> bool:
 
 
 def memory(found: Sequence[Origin]) -> MappedMemory:
-    return MappedMemory([HostRegion(part.end - part.start, part) for part in found], ())
+    regions = [HostRegion(part.end - part.start, part) for part in found]
+    return MappedMemory(HOST, regions, (), ())
 
 
 @settings(deadline=None)

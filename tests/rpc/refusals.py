@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from kvstow.server.device.base import DeviceBusyError, DeviceError, UnknownGpuError
 from kvstow.v1 import admin_pb2, cache_pb2
 from rpc.rig import BLOCK_COUNT, Engine, Served, blocks, identity, key
 
 Arrangement = Callable[[Served], Any]
 
 NOBODY = 999
+GPU = "01234567-89ab-cdef-0123-456789abcdef"
 CACHE, ADMIN = "CacheService", "AdminService"
 CASES: dict[tuple[str, str], Arrangement] = {}
 
@@ -99,6 +101,30 @@ def _(served: Served) -> Any:
 @case(f"{CACHE}/AttachMemory", "REGION_INVALID")
 def _(served: Served) -> Any:
     return Engine(served, attached=False).attach_request(file=served.memory / "nothing")
+
+
+@case(f"{CACHE}/AttachMemory", "FENCE_INVALID")
+def _(served: Served) -> Any:
+    request = Engine(served, attached=False).attach_request()
+    request.fences.add(gpu_uuid=GPU, event=bytes(64))
+    return request
+
+
+def memory_of_a_gpu(reason: str, error: DeviceError | None = None) -> None:
+    """Enter a case in which memory of a GPU is attached, and the device says so, if it does not decide itself."""
+
+    @case(f"{CACHE}/AttachMemory", reason)
+    def _(served: Served) -> Any:
+        served.faults.error = error
+        request = Engine(served, attached=False).attach_request()
+        memory = cache_pb2.CudaMemory(gpu_uuid=GPU, allocation=bytes(64), size_bytes=1 << 20)
+        request.regions[0].cuda_memory.CopyFrom(memory)
+        return request
+
+
+memory_of_a_gpu("CUDA_OFF")
+memory_of_a_gpu("GPU_UNKNOWN", UnknownGpuError(GPU, ["another"]))
+memory_of_a_gpu("DEVICE_BUSY", DeviceBusyError("not answered within 30 s"))
 
 
 @case(f"{CACHE}/DetachMemory", "INVALID_REQUEST")
@@ -197,6 +223,11 @@ def _(served: Served, begin: Begin) -> Any:
 @transfer_case("BLOCK_OUT_OF_RANGE")
 def _(served: Served, begin: Begin) -> Any:
     return begin(Engine(served), groups=blocks([1], ids=[BLOCK_COUNT]))
+
+
+@transfer_case("FENCE_OUT_OF_RANGE")
+def _(served: Served, begin: Begin) -> Any:
+    return begin(Engine(served), fence=0)
 
 
 @transfer_case("TRANSFER_ID_REUSED")

@@ -13,7 +13,6 @@ import grpc
 
 from kvstow.server.config import Config
 from kvstow.server.daemon import Daemon
-from kvstow.server.device.faults import FaultyDevice
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.pool import HostPool
 from kvstow.server.rpc.server import RpcServer, ServerOptions
@@ -26,6 +25,7 @@ from kvstow.v1 import (
     errors_pb2,
     identity_pb2,
 )
+from rpc.refusing import RefusingDevice
 
 PATIENCE_S = 30.0
 KEY_BYTES = 8
@@ -54,7 +54,7 @@ class Served:
 
     daemon: Daemon
     server: RpcServer
-    faults: FaultyDevice
+    faults: RefusingDevice
     socket: Path
     channel: grpc.Channel
     observed: list[tuple[str, str, float]]
@@ -108,7 +108,7 @@ def served(
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="kvstow-test-") as directory:
         socket = Path(directory, "kvstow.sock")
         pool = HostPool(settings.pool_size)
-        faults = FaultyDevice(HostDevice(pool))
+        faults = RefusingDevice(HostDevice(pool))
         daemon = daemon_class(settings, faults)
         options = ServerOptions(socket, tcp, settings.max_sessions, worker_count)
         server = RpcServer(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 import pytest
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -250,43 +250,3 @@ def test_a_number_that_is_no_process_is_refused(pid: int) -> None:
     request.process.pid = pid
     with pytest.raises(InvalidRequest, match="is not a process id"):
         convert.process(request)
-
-
-def mutate(seed: bytes, cuts: list[tuple[int, bytes]]) -> bytes:
-    wire = bytearray(seed)
-    for at, piece in cuts:
-        at %= len(wire) + 1
-        wire[at : at + len(piece)] = piece
-    return bytes(wire)
-
-
-mutations = st.lists(
-    st.tuples(st.integers(0, 2000), st.binary(min_size=1, max_size=8)), max_size=6
-)
-
-
-@given(mutations)
-def test_no_identity_whatever_breaks_the_conversion(cuts: list[tuple[int, bytes]]) -> None:
-    try:
-        message = identity_pb2.Identity.FromString(
-            mutate(good_identity().SerializeToString(), cuts)
-        )
-        converted = convert.identity(message)
-    except (DecodeError, InvalidRequest):
-        return
-    assert convert.identity(replies.identity(converted)) == converted
-
-
-@given(mutations)
-def test_no_memory_whatever_breaks_the_conversion(cuts: list[tuple[int, bytes]]) -> None:
-    try:
-        wire = mutate(good_memory().SerializeToString(), cuts)
-        memory = convert.rank_memory(cache_pb2.AttachMemoryRequest.FromString(wire), LAYOUT)
-    except (DecodeError, InvalidRequest):
-        return
-    for group, layout in zip(memory.groups, LAYOUT.groups, strict=True):
-        assert tuple(segment.size_bytes for segment in group.segments) == layout.segment_bytes
-        for segment in group.segments:
-            last = segment.offset_bytes + (group.block_count - 1) * segment.stride_bytes
-            assert last + segment.size_bytes < 2**63
-            assert segment.region < len(memory.handles)

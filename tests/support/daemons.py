@@ -8,6 +8,7 @@ from pathlib import Path
 from kvstow.server.config import Config
 from kvstow.server.core.types import Layout, TransferId
 from kvstow.server.daemon import Daemon
+from kvstow.server.daemon.devices import Hardware
 from kvstow.server.device.faults import FaultRule, FaultyDevice, Hold
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.kernel import CopyKernel
@@ -80,7 +81,7 @@ def running_daemon(
     manual = ManualClock()
     pool = HostPool(config.pool_size)
     faults = FaultyDevice(HostDevice(pool, config.copy_threads, config.piece_size, kernel))
-    daemon = Daemon(config, faults, copy_kernel="test", clock=clock or manual)
+    daemon = Daemon(config, faults, hardware=Hardware(copy_kernel="test"), clock=clock or manual)
     manual.on_advance = daemon.look_again
     daemon.start()
     if ready:

@@ -36,7 +36,7 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("version", "boot_id", "state", "limits", "policy", "uptime_s", "copy_kernel", "unix_time_s")
+    __slots__ = ("version", "boot_id", "state", "limits", "policy", "uptime_s", "copy_kernel", "unix_time_s", "gpus", "cuda_off", "pinned")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,9 @@ class GetServerInfoResponse(_message.Message):
     UPTIME_S_FIELD_NUMBER: _ClassVar[int]
     COPY_KERNEL_FIELD_NUMBER: _ClassVar[int]
     UNIX_TIME_S_FIELD_NUMBER: _ClassVar[int]
+    GPUS_FIELD_NUMBER: _ClassVar[int]
+    CUDA_OFF_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
     version: str
     boot_id: str
     state: ServerState
@@ -53,7 +56,20 @@ class GetServerInfoResponse(_message.Message):
     uptime_s: float
     copy_kernel: str
     unix_time_s: float
-    def __init__(self, version: _Optional[str] = ..., boot_id: _Optional[str] = ..., state: _Optional[_Union[ServerState, str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., policy: _Optional[str] = ..., uptime_s: _Optional[float] = ..., copy_kernel: _Optional[str] = ..., unix_time_s: _Optional[float] = ...) -> None: ...
+    gpus: _containers.RepeatedCompositeFieldContainer[Gpu]
+    cuda_off: str
+    pinned: bool
+    def __init__(self, version: _Optional[str] = ..., boot_id: _Optional[str] = ..., state: _Optional[_Union[ServerState, str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., policy: _Optional[str] = ..., uptime_s: _Optional[float] = ..., copy_kernel: _Optional[str] = ..., unix_time_s: _Optional[float] = ..., gpus: _Optional[_Iterable[_Union[Gpu, _Mapping]]] = ..., cuda_off: _Optional[str] = ..., pinned: bool = ...) -> None: ...
+
+class Gpu(_message.Message):
+    __slots__ = ("uuid", "name", "trouble")
+    UUID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TROUBLE_FIELD_NUMBER: _ClassVar[int]
+    uuid: str
+    name: str
+    trouble: str
+    def __init__(self, uuid: _Optional[str] = ..., name: _Optional[str] = ..., trouble: _Optional[str] = ...) -> None: ...
 
 class Limits(_message.Message):
     __slots__ = ("max_keys_per_call", "max_lease_ttl_s", "max_deadline_s", "max_transfers_per_session", "extent_bytes", "pool_bytes")
@@ -108,24 +124,28 @@ class CloseSessionResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class AttachMemoryRequest(_message.Message):
-    __slots__ = ("session_id", "rank", "process", "regions", "groups")
+    __slots__ = ("session_id", "rank", "process", "regions", "groups", "fences")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     REGIONS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    FENCES_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     rank: int
     process: _identity_pb2.Process
     regions: _containers.RepeatedCompositeFieldContainer[Region]
     groups: _containers.RepeatedCompositeFieldContainer[GroupMemory]
-    def __init__(self, session_id: _Optional[int] = ..., rank: _Optional[int] = ..., process: _Optional[_Union[_identity_pb2.Process, _Mapping]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupMemory, _Mapping]]] = ...) -> None: ...
+    fences: _containers.RepeatedCompositeFieldContainer[CudaEvent]
+    def __init__(self, session_id: _Optional[int] = ..., rank: _Optional[int] = ..., process: _Optional[_Union[_identity_pb2.Process, _Mapping]] = ..., regions: _Optional[_Iterable[_Union[Region, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupMemory, _Mapping]]] = ..., fences: _Optional[_Iterable[_Union[CudaEvent, _Mapping]]] = ...) -> None: ...
 
 class Region(_message.Message):
-    __slots__ = ("shared_memory",)
+    __slots__ = ("shared_memory", "cuda_memory")
     SHARED_MEMORY_FIELD_NUMBER: _ClassVar[int]
+    CUDA_MEMORY_FIELD_NUMBER: _ClassVar[int]
     shared_memory: SharedMemory
-    def __init__(self, shared_memory: _Optional[_Union[SharedMemory, _Mapping]] = ...) -> None: ...
+    cuda_memory: CudaMemory
+    def __init__(self, shared_memory: _Optional[_Union[SharedMemory, _Mapping]] = ..., cuda_memory: _Optional[_Union[CudaMemory, _Mapping]] = ...) -> None: ...
 
 class SharedMemory(_message.Message):
     __slots__ = ("path", "offset_bytes", "size_bytes")
@@ -136,6 +156,26 @@ class SharedMemory(_message.Message):
     offset_bytes: int
     size_bytes: int
     def __init__(self, path: _Optional[str] = ..., offset_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class CudaMemory(_message.Message):
+    __slots__ = ("gpu_uuid", "allocation", "offset_bytes", "size_bytes")
+    GPU_UUID_FIELD_NUMBER: _ClassVar[int]
+    ALLOCATION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    gpu_uuid: str
+    allocation: bytes
+    offset_bytes: int
+    size_bytes: int
+    def __init__(self, gpu_uuid: _Optional[str] = ..., allocation: _Optional[bytes] = ..., offset_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class CudaEvent(_message.Message):
+    __slots__ = ("gpu_uuid", "event")
+    GPU_UUID_FIELD_NUMBER: _ClassVar[int]
+    EVENT_FIELD_NUMBER: _ClassVar[int]
+    gpu_uuid: str
+    event: bytes
+    def __init__(self, gpu_uuid: _Optional[str] = ..., event: _Optional[bytes] = ...) -> None: ...
 
 class GroupMemory(_message.Message):
     __slots__ = ("block_count", "segments")
@@ -236,18 +276,20 @@ class GroupHits(_message.Message):
     def __init__(self, hit_count: _Optional[int] = ..., pending_count: _Optional[int] = ..., states: _Optional[str] = ...) -> None: ...
 
 class StoreRequest(_message.Message):
-    __slots__ = ("session_id", "generation", "transfer_id", "groups", "deadline_s")
+    __slots__ = ("session_id", "generation", "transfer_id", "groups", "deadline_s", "fence")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_S_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     generation: int
     transfer_id: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupBlocks]
     deadline_s: float
-    def __init__(self, session_id: _Optional[int] = ..., generation: _Optional[int] = ..., transfer_id: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupBlocks, _Mapping]]] = ..., deadline_s: _Optional[float] = ...) -> None: ...
+    fence: int
+    def __init__(self, session_id: _Optional[int] = ..., generation: _Optional[int] = ..., transfer_id: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupBlocks, _Mapping]]] = ..., deadline_s: _Optional[float] = ..., fence: _Optional[int] = ...) -> None: ...
 
 class StoreResponse(_message.Message):
     __slots__ = ("statuses", "accepted_count")
@@ -258,20 +300,22 @@ class StoreResponse(_message.Message):
     def __init__(self, statuses: _Optional[str] = ..., accepted_count: _Optional[int] = ...) -> None: ...
 
 class LoadRequest(_message.Message):
-    __slots__ = ("session_id", "generation", "transfer_id", "groups", "lease_id", "deadline_s")
+    __slots__ = ("session_id", "generation", "transfer_id", "groups", "lease_id", "deadline_s", "fence")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     TRANSFER_ID_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     LEASE_ID_FIELD_NUMBER: _ClassVar[int]
     DEADLINE_S_FIELD_NUMBER: _ClassVar[int]
+    FENCE_FIELD_NUMBER: _ClassVar[int]
     session_id: int
     generation: int
     transfer_id: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupBlocks]
     lease_id: int
     deadline_s: float
-    def __init__(self, session_id: _Optional[int] = ..., generation: _Optional[int] = ..., transfer_id: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupBlocks, _Mapping]]] = ..., lease_id: _Optional[int] = ..., deadline_s: _Optional[float] = ...) -> None: ...
+    fence: int
+    def __init__(self, session_id: _Optional[int] = ..., generation: _Optional[int] = ..., transfer_id: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupBlocks, _Mapping]]] = ..., lease_id: _Optional[int] = ..., deadline_s: _Optional[float] = ..., fence: _Optional[int] = ...) -> None: ...
 
 class LoadResponse(_message.Message):
     __slots__ = ()

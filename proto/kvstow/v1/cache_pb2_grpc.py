@@ -207,19 +207,28 @@ class CacheServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AttachMemory(self, request, context):
-        """Registers the memory in which one rank's KV cache lives. The daemon maps it; it stays mapped until DetachMemory
-        or, after the session's end, until the last copy on it has ended. No transfer starts before all ranks of the
-        layout have attached.
+        """Registers the memory in which one rank's KV cache lives, and the rank's ring of fences if it has one. The daemon
+        maps it; it stays mapped until DetachMemory or, after the session's end, until the last copy on it has ended. No
+        transfer starts before all ranks of the layout have attached.
 
         Not idempotent: a repeated call is refused with RANK_ATTACHED, which after a lost reply means that the first one
-        succeeded. Cost: one mapping per region, milliseconds.
+        succeeded. Cost: one mapping per region, milliseconds; the first attach of memory on a GPU makes a context there,
+        which takes longer.
 
         Errors:
         ALREADY_EXISTS / RANK_ATTACHED: detach the rank first, or give each worker its own rank.
         FAILED_PRECONDITION / RANK_MISMATCH: the rank differs from those attached before in something that must be
         equal (named); start all ranks with the same cache configuration.
-        INVALID_ARGUMENT / REGION_INVALID: a region cannot be opened, is too small for its blocks, or is attached by
-        another rank; check handle and size, and that both processes see the same shared memory.
+        INVALID_ARGUMENT / REGION_INVALID: a region cannot be opened, is too small for its blocks, is attached by
+        another rank, or is of another device than the rank's other memory; check handle and size, and that both
+        processes see the same memory.
+        INVALID_ARGUMENT / FENCE_INVALID: a fence cannot be opened, or is of another device than the rank's memory;
+        check that the event was made for other processes and still exists.
+        FAILED_PRECONDITION / CUDA_OFF: a handle is CUDA's, and the daemon runs without; see `cuda_off` of
+        GetServerInfo.
+        FAILED_PRECONDITION / GPU_UNKNOWN: the daemon does not see the GPU; make it visible to the daemon.
+        UNAVAILABLE / DEVICE_BUSY: the GPU does not answer, or still copies from or to the same memory for an earlier
+        session; attach again a little later.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -268,10 +277,11 @@ class CacheServiceServicer(object):
         copied again. Accepted blocks are invisible to lookups until every rank's copy ended well. Keys of the same offer
         are never evicted for it.
 
-        Ordering: the blocks must be completely written when the call is sent, by every rank; the call itself is the
-        fence. They must not change before the transfer's terminal report (TransferEnded on the stream), which comes
-        exactly once for every transfer that accepted at least one block. If none was accepted no transfer was begun and
-        no report follows.
+        Ordering: without `fence` the blocks must be completely written when the call is sent, by every rank; the call
+        itself is the fence, and what a GPU was told to write and has not been seen to have written does not count. With
+        `fence` each rank's copy waits until that fence of its ring is reached. The blocks must not change before the
+        transfer's terminal report (TransferEnded on the stream), which comes exactly once for every transfer that
+        accepted at least one block. If none was accepted no transfer was begun and no report follows.
 
         Idempotent by `transfer_id`: an identical call with the id of a transfer whose report is not acknowledged yet is
         answered as the first time and copies nothing. Cost: a few microseconds a block, without the copy. Never waits for a copy.
@@ -282,6 +292,7 @@ class CacheServiceServicer(object):
         INVALID_ARGUMENT / TOO_MANY_KEYS, DUPLICATE_KEY, DUPLICATE_BLOCK: split the call; send each key and each block
         once per group.
         OUT_OF_RANGE / BLOCK_OUT_OF_RANGE: compare the block ids with the block count given at attach.
+        OUT_OF_RANGE / FENCE_OUT_OF_RANGE: compare `fence` with the number of fences that each rank attached.
         ALREADY_EXISTS / TRANSFER_ID_REUSED: use rising ids; repeat one only for the identical call.
         RESOURCE_EXHAUSTED / TOO_MANY_TRANSFERS: read the stream, acknowledge, then send again.
         """
@@ -297,8 +308,9 @@ class CacheServiceServicer(object):
         released at once. A lease that is unknown or has ended is not an error: the keys decide.
 
         Ordering: nothing may read or write the destination blocks from the call to the terminal report (TransferEnded on
-        the stream), which comes exactly once for every accepted load. The blocks hold the loaded bytes when, and only
-        when, it says DONE.
+        the stream), which comes exactly once for every accepted load. With `fence` this holds from the moment on at which
+        that fence is reached on each rank: what a GPU was told to do before it may still use the blocks. The blocks hold
+        the loaded bytes when, and only when, the report says DONE.
 
         Idempotent by `transfer_id`, as Store. Cost: a few microseconds a block, without the copy.
 
@@ -310,6 +322,7 @@ class CacheServiceServicer(object):
         INVALID_ARGUMENT / TOO_MANY_KEYS, DUPLICATE_KEY, DUPLICATE_BLOCK: split the call; send each key and each block
         once per group.
         OUT_OF_RANGE / BLOCK_OUT_OF_RANGE: compare the block ids with the block count given at attach.
+        OUT_OF_RANGE / FENCE_OUT_OF_RANGE: compare `fence` with the number of fences that each rank attached.
         ALREADY_EXISTS / TRANSFER_ID_REUSED: use rising ids; repeat one only for the identical call.
         RESOURCE_EXHAUSTED / TOO_MANY_TRANSFERS: read the stream, acknowledge, then send again.
         """

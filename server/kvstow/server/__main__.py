@@ -21,6 +21,7 @@ from structlog.typing import Processor
 
 from kvstow.server.config import Config, ConfigError, load, misspelt
 from kvstow.server.daemon import Daemon
+from kvstow.server.daemon.devices import Hardware
 from kvstow.server.device.base import DeviceError
 from kvstow.server.device.faults import FaultyDevice
 from kvstow.server.device.host import HostDevice
@@ -101,7 +102,7 @@ def _run(config: Config, stop: StopSignals, manager: ServiceManager, stack: Exit
     daemon = Daemon(
         config,
         device if faults is None else faults,
-        copy_kernel=device.kernel_name,
+        hardware=Hardware(device.kernel_name, cuda_off="this version copies between files only"),
         meters=metrics,
         after_growth=_settle_garbage,
     )
@@ -198,7 +199,7 @@ def _watch_health(
         server.set_live(status.bug_count == 0)
         if status.bug_count == 0:
             manager.alive()
-        server.set_device(status.stuck_count == 0)
+        server.set_devices(status)
     stop.restore()
     _log.info("draining; a second signal ends the process at once")
 

@@ -122,12 +122,48 @@ class RankMismatch(Refusal):
 
 
 class RegionInvalid(Refusal):
-    """A region of engine memory cannot be opened, is too small, or is attached by another rank."""
+    """A region of engine memory cannot be opened, is too small, is attached by another rank, or is of another device than
+    the rank's other memory."""
 
     reason = "REGION_INVALID"
+    next_step = "Check the handle, the size, and that daemon and engine see the same memory."
+
+
+class FenceInvalid(Refusal):
+    """A fence cannot be opened, or is of another device than the rank's memory."""
+
+    reason = "FENCE_INVALID"
+    next_step = "Check that the event was made for other processes, still exists, and is of the rank's own GPU."
+
+
+class FenceOutOfRange(Refusal):
+    """A transfer names a fence that a rank has not attached."""
+
+    reason = "FENCE_OUT_OF_RANGE"
+    next_step = "Compare the index with the number of fences that each rank attached."
+
+
+class CudaOff(Refusal):
+    """Memory or fences of a GPU are attached, and the daemon runs without CUDA."""
+
+    reason = "CUDA_OFF"
+    next_step = "Give the daemon a GPU and the CUDA extra, and do not set cuda = off; its start log says what is missing."
+
+
+class GpuUnknown(Refusal):
+    """Memory or fences are of a GPU that the daemon does not see."""
+
+    reason = "GPU_UNKNOWN"
     next_step = (
-        "Check the handle, the size, and that daemon and engine see the same shared memory."
+        "Let the daemon see every GPU of the node: its container, and its CUDA_VISIBLE_DEVICES."
     )
+
+
+class DeviceBusy(Refusal):
+    """The device does not answer in time, or still copies from or to the same memory for an earlier session."""
+
+    reason = "DEVICE_BUSY"
+    next_step = "Attach again a little later; if it stays so, look at the daemon's health and log."
 
 
 class TransferIdReused(Refusal):

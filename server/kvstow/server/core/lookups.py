@@ -24,6 +24,7 @@ class LookupOptions:
         ttl_s: life of the lease in seconds.
         touch: the hits count as used; ignored with a hold, which always does.
         want_states: answer the state of every key.
+        blind: find nothing, because what is found could not be loaded now.
     """
 
     request: str = ""
@@ -31,6 +32,7 @@ class LookupOptions:
     ttl_s: float = 30.0
     touch: bool = False
     want_states: bool = False
+    blind: bool = False
 
 
 def lookup(
@@ -50,11 +52,11 @@ def lookup(
         _check_hold(books, session, options)
         if options.request in session.leases:
             books.void_lease(session.leases[options.request], now)
-    stalled = session.overdue_count > 0
+    blind = options.blind or session.overdue_count > 0
     hits, found = [], []
     for group in groups:
         index, table = space.indexes[group.group], space.tables[group.group]
-        hit, slots = _miss(group, options) if stalled else _probe(index, group, options)
+        hit, slots = _miss(group, options) if blind else _probe(index, group, options)
         hits.append(hit)
         if slots:
             # A tuple of numbers, other than a list, is nothing that the garbage collector goes on walking.

@@ -14,6 +14,7 @@ from kvstow.server.core.types import SessionId
 from kvstow.server.device.base import Device
 
 from .attachments import Attachments
+from .devices import Devices, Hardware
 from .flights import Flights
 from .guard import Guard
 from .health import Health
@@ -33,6 +34,7 @@ class Parts:
 
     health: Health
     guard: Guard
+    devices: Devices
     sessions: Sessions
     flights: Flights
     timer: Timer
@@ -52,6 +54,7 @@ class Parts:
 def assemble(
     config: Config,
     device: Device,
+    hardware: Hardware,
     clock: Callable[[], float],
     meters: Meters,
     process_died: Callable[[SessionId], None],
@@ -61,6 +64,7 @@ def assemble(
     Args:
         config: the settings.
         device: makes the copies.
+        hardware: what clients are told of the devices.
         clock: seconds of a clock that never goes back.
         meters: told of copies that ended.
         process_died: called with a session one of whose processes has died.
@@ -76,7 +80,7 @@ def assemble(
     )
     flights = Flights(guard, device, config.extent_bytes, clock, health, meters, timer.wake)
     upkeep = Upkeep(guard, sessions, flights, health, clock)
-    return Parts(health, guard, sessions, flights, timer, upkeep)
+    return Parts(health, guard, Devices(device, hardware), sessions, flights, timer, upkeep)
 
 
 def limits(config: Config) -> requests.Limits:

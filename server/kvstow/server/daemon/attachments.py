@@ -1,6 +1,6 @@
-"""Which memory of which rank is open, and when it may be closed.
+"""Which memory and which fences of which rank are open, and when they may be closed.
 
-Memory is opened and closed without the lock, because that may take long; everything else here is done under it. An
+They are opened and closed without the lock, because that may take long; everything else here is done under it. An
 attachment is closed after its last copy and only then, also when its rank has detached or its session is long gone:
 
     open ---------> attached -------> detached -------> closable --------> closed
@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from kvstow.server.core.errors import BooksError, RegionInvalid
+from kvstow.server.core.errors import BooksError, FenceOutOfRange, RegionInvalid
 from kvstow.server.core.requests import GroupMemory
-from kvstow.server.core.spans import check_segments
 from kvstow.server.core.types import SessionId
-from kvstow.server.device.base import Device, DeviceError, Fence, Origin, Region
-from kvstow.server.device.handles import Handle, RankHandles
+from kvstow.server.device.base import Device, Fence, Origin, Region
+from kvstow.server.device.handles import RankHandles
+
+from .opening import opened_memory
 
 
 @dataclass(slots=True, eq=False)
@@ -25,14 +26,16 @@ class MappedMemory:
     """A rank's memory, mapped.
 
     Args:
+        device: which device it is of.
         regions: as `Segment.region` indexes them.
         groups: where the blocks lie.
         fences: the rank's ring.
     """
 
+    device: str
     regions: Sequence[Region]
     groups: tuple[GroupMemory, ...]
-    fences: Sequence[Fence] = ()
+    fences: Sequence[Fence]
 
     @property
     def origins(self) -> Sequence[Origin]:
@@ -72,21 +75,13 @@ class Attachments:
 
     @contextmanager
     def mapped(self, session: SessionId, memory: RankHandles) -> Iterator[MappedMemory]:
-        """Map a rank's memory; it is closed again if the block raises. Without the lock.
+        """Map a rank's memory and open its fences; all is closed again if the block raises. Without the lock.
 
         Raises:
-            RegionInvalid: a region cannot be opened, or blocks lie outside it or share bytes.
+            Refusal: it cannot be opened; see `opening`.
         """
-        sizes = [handle.size_bytes for handle in memory.handles]
-        for group in memory.groups:
-            check_segments(group.segments, sizes, group.block_count)
-        with ExitStack() as undo:
-            regions: list[Region] = []
-            for number, handle in enumerate(memory.handles):
-                regions.append(self._open(session, number, handle))
-                undo.callback(self.device.close_region, regions[-1])
-            yield MappedMemory(regions, memory.groups)
-            undo.pop_all()
+        with opened_memory(self.device, session, memory) as (regions, fences):
+            yield MappedMemory(memory.handles[0].device, regions, memory.groups, fences)
 
     def check_apart(self, session: SessionId, rank: int, memory: MappedMemory) -> None:
         """No other rank of the session has attached any of these bytes.
@@ -114,6 +109,27 @@ class Attachments:
         """What the ranks of a session have attached."""
         return dict(self._attached.get(session, {}))
 
+    def check_fence(self, session: SessionId, fence: int | None) -> None:
+        """Every rank that has attached has attached this fence.
+
+        Raises:
+            FenceOutOfRange: one has not.
+        """
+        for rank, found in self._attached.get(session, {}).items():
+            count = len(found.memory.fences)
+            if fence is not None and fence >= count:
+                raise FenceOutOfRange(
+                    f"fence {fence} is none of the {count} that rank {rank} has attached",
+                    fence=fence,
+                    rank=rank,
+                    fence_count=count,
+                )
+
+    def is_on(self, session: SessionId, devices: frozenset[str]) -> bool:
+        """Whether a rank's memory is of one of these devices."""
+        ranks = self._attached.get(session, {})
+        return any(found.memory.device in devices for found in ranks.values())
+
     def detach(self, session: SessionId, rank: int) -> bool:
         """The rank gives its memory up; False if it has none attached."""
         ranks = self._attached.get(session, {})
@@ -140,13 +156,16 @@ class Attachments:
         return [found for found in self._detached if not found.copy_count]
 
     def close(self, attachment: Attachment) -> None:
-        """Unmap detached memory. Without the lock, by the timer thread alone.
+        """Close detached memory and its fences. Without the lock, by the timer thread alone.
 
         Raises:
-            DeviceError: it was not open.
+            DeviceError: something was not open, or cannot be closed; the rest is closed all the same.
         """
-        for region in attachment.memory.regions:
-            self.device.close_region(region)
+        with ExitStack() as closing:
+            for region in attachment.memory.regions:
+                closing.callback(self.device.close_region, region)
+            for fence in attachment.memory.fences:
+                closing.callback(self.device.close_fence, fence)
 
     def forget(self, attachment: Attachment) -> None:
         """Detached memory was closed."""
@@ -166,12 +185,6 @@ class Attachments:
                     f"memory of rank {found.rank} of session {found.session} is touched by {counted} copies, not"
                     f" by {found.copy_count}"
                 )
-
-    def _open(self, session: SessionId, number: int, handle: Handle) -> Region:
-        try:
-            return self.device.open_region(handle, session)
-        except DeviceError as error:
-            raise RegionInvalid(f"region {number}: {error}", region=number) from error
 
 
 def _first_shared(ranks: Mapping[int, Sequence[Origin]], rank: int) -> tuple[int, int, int] | None:

@@ -62,10 +62,14 @@ class Flights:
     _flying: dict[FlightKey, "Flight"] = field(default_factory=dict)
 
     def begin(
-        self, plan: TransferPlan, layout: Layout, attachments: Mapping[int, Attachment]
+        self,
+        plan: TransferPlan,
+        layout: Layout,
+        attachments: Mapping[int, Attachment],
+        fence: int | None,
     ) -> "Flight":
         """Take a transfer up that the ledger has just begun; under the lock. The caller launches it afterwards."""
-        flight = Flight(self, plan, layout, attachments)
+        flight = Flight(self, plan, layout, attachments, fence)
         self._flying[plan.session, plan.transfer] = flight
         return flight
 
@@ -110,6 +114,7 @@ class Flight:
         plan: what is to be copied.
         layout: of the space.
         attachments: the memory of every rank.
+        fence: which of its ring's each rank's copy waits for; None for none.
 
     Attributes:
         left: ranks whose copy has not ended; under the lock, as are the following.
@@ -120,6 +125,7 @@ class Flight:
     __slots__ = (
         "_crew",
         "_failures",
+        "_fence",
         "_layout",
         "_settled",
         "attachments",
@@ -135,6 +141,7 @@ class Flight:
         plan: TransferPlan,
         layout: Layout,
         attachments: Mapping[int, Attachment],
+        fence: int | None,
     ) -> None:
         self.plan = plan
         self.attachments = attachments
@@ -142,6 +149,7 @@ class Flight:
         self.overdue = False
         self._crew = crew
         self._layout = layout
+        self._fence = fence
         self._failures: list[BlockFailure] = []
         self._settled = False
         self.left = {rank for rank in attachments if any(self._copies(rank))}
@@ -256,6 +264,7 @@ class Flight:
             regions=memory.regions,
             spans=join_spans(parts),
             owner=RankCopy(self, rank),
+            fence=None if self._fence is None else memory.fences[self._fence],
         )
 
 

@@ -6,12 +6,13 @@ thread, never under the daemon's lock.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from kvstow.server.core.requests import ServerState
+from kvstow.server.device.base import DeviceHealth
 
 from .guard import LockUse
 
@@ -28,6 +29,7 @@ class Status:
         stuck_count: transfers past their deadline whose copy still runs.
         refusals: how often a request was refused for what the books say, by reason.
         lock: how the one lock was used.
+        devices: how each device fares.
     """
 
     state: ServerState
@@ -35,6 +37,7 @@ class Status:
     stuck_count: int
     refusals: Mapping[str, int]
     lock: LockUse
+    devices: Sequence[DeviceHealth]
 
 
 class Health:

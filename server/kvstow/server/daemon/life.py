@@ -27,6 +27,7 @@ from kvstow.server.device.base import Device
 from kvstow.server.device.handles import RankHandles
 
 from .assembly import assemble, limits
+from .devices import NO_HARDWARE, Hardware
 from .flights import FlightKey
 from .health import Health, Status
 from .identities import log_space, slot_sizes
@@ -46,7 +47,7 @@ class Life:
     Args:
         config: the settings.
         device: makes the copies; the daemon closes it.
-        copy_kernel: what makes the copies, for clients to know.
+        hardware: what clients are told of the devices.
         clock: seconds of a clock that never goes back.
         meters: told of copies that ended.
         after_growth: called without the lock after a space was made.
@@ -57,7 +58,7 @@ class Life:
         config: Config,
         device: Device,
         *,
-        copy_kernel: str = "",
+        hardware: Hardware = NO_HARDWARE,
         clock: Callable[[], float] = time.monotonic,
         meters: Meters = NO_METERS,
         after_growth: Callable[[], None] = lambda: None,
@@ -65,12 +66,11 @@ class Life:
         self.boot_id = uuid.uuid4().hex
         self._config = config
         self._device = device
-        self._copy_kernel = copy_kernel
         self._clock = clock
         self._after_growth = after_growth
         self._began_at = clock()
         self._state = ServerState.STARTING
-        self._parts = assemble(config, device, clock, meters, self._process_died)
+        self._parts = assemble(config, device, hardware, clock, meters, self._process_died)
         self._guard = self._parts.guard
         self._sessions = self._parts.sessions
         self._flights = self._parts.flights
@@ -120,6 +120,7 @@ class Life:
 
     def info(self) -> ServerInfo:
         """Who the daemon is, what may be asked of it, and how it fares; answered in every state."""
+        devices = self._parts.devices
         return ServerInfo(
             version=VERSION,
             boot_id=self.boot_id,
@@ -127,15 +128,21 @@ class Life:
             limits=limits(self._config),
             policy=self._config.policy,
             uptime_s=self._clock() - self._began_at,
-            copy_kernel=self._copy_kernel,
+            copy_kernel=devices.hardware.copy_kernel,
+            gpus=devices.gpus(),
+            cuda_off=devices.hardware.cuda_off,
+            pinned=devices.hardware.pinned,
         )
 
     def status(self) -> Status:
-        """What the books do not show."""
+        """What the books do not show. A device that is found here not to answer is taken for gone until it is found to."""
+        devices = self._parts.devices.look()
         with self._guard:
             stuck = self._flights.stuck_count()
             refusals = dict(self._guard.refusals)
-        return Status(self._state, self.health.bug_count, stuck, refusals, self._guard.use)
+        return Status(
+            self._state, self.health.bug_count, stuck, refusals, self._guard.use, devices
+        )
 
     def snapshot(self) -> Snapshot:
         """A picture of the books; answered in every state."""
@@ -193,8 +200,7 @@ class Life:
         """Map a rank's memory, and watch over its process.
 
         Raises:
-            RegionInvalid: it cannot be mapped, or another rank has attached some of the same bytes; and what the
-                ledger refuses.
+            RegionInvalid: another rank has attached some of the same bytes; and what `opening` and the ledger refuse.
         """
         with self._guard:
             self._require_ready()

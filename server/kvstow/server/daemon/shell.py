@@ -47,9 +47,11 @@ class Daemon(Life):
         want_states: bool,
     ) -> LookupResult:
         """Count leading READY keys, and hold them on request."""
-        options = LookupOptions(request, hold, ttl_s, touch, want_states)
+        unwell = self._parts.devices.unwell
         with self._guard as ledger:
             self._require_ready()
+            blind = bool(unwell) and self._sessions.attachments.is_on(session, unwell)
+            options = LookupOptions(request, hold, ttl_s, touch, want_states, blind)
             return ledger.lookup(session, generation, groups, options, now=self._clock())
 
     def store(
@@ -59,14 +61,16 @@ class Daemon(Life):
         transfer: TransferId,
         groups: Sequence[GroupBlocks],
         deadline_s: float,
+        fence: int | None = None,
     ) -> TransferPlan:
-        """Begin a store, and queue its copies."""
+        """Begin a store, and queue its copies; each rank's waits for this fence of its ring."""
         with self._guard as ledger:
             self._require_ready()
+            self._sessions.attachments.check_fence(session, fence)
             plan = ledger.begin_store(
                 session, transfer, generation, groups, deadline_s=deadline_s, now=self._clock()
             )
-            flight = self._take_off(plan)
+            flight = self._take_off(plan, fence)
         if flight is not None:
             flight.launch()
         return plan
@@ -79,10 +83,12 @@ class Daemon(Life):
         groups: Sequence[GroupBlocks],
         lease: LeaseId | None,
         deadline_s: float,
+        fence: int | None = None,
     ) -> TransferPlan:
-        """Begin a load, and queue its copies."""
+        """Begin a load, and queue its copies; each rank's waits for this fence of its ring."""
         with self._guard as ledger:
             self._require_ready()
+            self._sessions.attachments.check_fence(session, fence)
             plan = ledger.begin_load(
                 session,
                 transfer,
@@ -92,7 +98,7 @@ class Daemon(Life):
                 deadline_s=deadline_s,
                 now=self._clock(),
             )
-            flight = self._take_off(plan)
+            flight = self._take_off(plan, fence)
         if flight is not None:
             flight.launch()
         return plan
@@ -141,12 +147,13 @@ class Daemon(Life):
         _log.info("space dropped", space=space, blocks=dropped)
         return dropped
 
-    def _take_off(self, plan: TransferPlan) -> Flight | None:
+    def _take_off(self, plan: TransferPlan, fence: int | None) -> Flight | None:
         """Under the lock: whoever detaches or ends the session from now on finds the copies counted."""
         if plan.repeated or not plan.copies:
             return None
         layout = self._sessions.identity(plan.session).layout
-        return self._flights.begin(plan, layout, self._sessions.attachments.of(plan.session))
+        attachments = self._sessions.attachments.of(plan.session)
+        return self._flights.begin(plan, layout, attachments, fence)
 
     def _drained(
         self, results: Mapping[SpaceId, ResetResult], wait_s: float

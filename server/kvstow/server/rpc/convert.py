@@ -7,6 +7,7 @@ function is pure and total: whatever the bytes on the wire were, it returns a va
 """
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,7 +27,13 @@ from kvstow.server.core.types import (
     TransferId,
     TransferKind,
 )
-from kvstow.server.device.handles import Handle, RankHandles, SharedMemoryHandle
+from kvstow.server.device.handles import (
+    CudaEventHandle,
+    CudaHandle,
+    Handle,
+    RankHandles,
+    SharedMemoryHandle,
+)
 from kvstow.v1 import cache_pb2, identity_pb2, transfer_pb2
 
 MAX_TEXT = 1024
@@ -36,11 +43,16 @@ MAX_SEGMENTS = 4096
 MAX_REGIONS = 4096
 """Each is mapped, and the kernel gives a process some 65,000 mappings for everything."""
 
+MAX_FENCES = 4096
+CUDA_HANDLE_BYTES = 64
+"""Of both kinds of handle that CUDA gives to other processes."""
+
 MAX_KEY_BYTES = 64
 MAX_FINGERPRINT_BYTES = 64
 MAX_BYTES = 2**63 - 1
 """Offsets are computed as signed 64-bit integers."""
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HOLDS: dict[int, Hold] = {
     cache_pb2.HOLD_UNSPECIFIED: Hold.NONE,
     cache_pb2.HOLD_NONE: Hold.NONE,
@@ -84,11 +96,13 @@ def rank_memory(request: cache_pb2.AttachMemoryRequest, layout: Layout) -> RankH
             field="groups",
         )
     _between(len(request.regions), 1, MAX_REGIONS, "number of regions")
+    _between(len(request.fences), 0, MAX_FENCES, "number of fences")
     handles = tuple(_handle(region, at) for at, region in enumerate(request.regions))
     groups = zip(request.groups, layout.groups, strict=True)
     return RankMemory(
         handles,
         tuple(_group_memory(memory, group, len(handles)) for memory, group in groups),
+        tuple(_fence(event, at) for at, event in enumerate(request.fences)),
     )
 
 
@@ -105,6 +119,11 @@ def group_blocks(groups: Sequence[cache_pb2.GroupBlocks], key_bytes: int) -> lis
         GroupBlocks(group.group, _unpack(group.keys, key_bytes), list(group.blocks))
         for group in groups
     ]
+
+
+def fence(request: cache_pb2.StoreRequest | cache_pb2.LoadRequest) -> int | None:
+    """Which fence of its ring each rank's copy waits for, None for none."""
+    return request.fence if request.HasField("fence") else None
 
 
 def hold(number: int) -> Hold:
@@ -195,16 +214,44 @@ def _key_scheme(message: identity_pb2.KeyScheme) -> KeyScheme:
 
 
 def _handle(region: cache_pb2.Region, at: int) -> Handle:
-    if region.WhichOneof("handle") != "shared_memory":
-        raise InvalidRequest(
-            f"region {at} has no handle that this server knows", field="regions.handle"
-        )
-    memory = region.shared_memory
+    match region.WhichOneof("handle"):
+        case "shared_memory":
+            return _shared_memory(region.shared_memory, at)
+        case "cuda_memory":
+            return _cuda_memory(region.cuda_memory, at)
+    raise InvalidRequest(
+        f"region {at} has no handle that this server knows", field="regions.handle"
+    )
+
+
+def _shared_memory(memory: cache_pb2.SharedMemory, at: int) -> SharedMemoryHandle:
     if not memory.path.startswith("/") or "\0" in memory.path:
         raise InvalidRequest(f"the path of region {at} is not absolute", field="regions.path")
     _between(memory.offset_bytes + memory.size_bytes, 1, MAX_BYTES, f"end of region {at}")
     _between(memory.size_bytes, 1, MAX_BYTES, "regions.size_bytes")
     return SharedMemoryHandle(memory.path, memory.offset_bytes, memory.size_bytes)
+
+
+def _cuda_memory(memory: cache_pb2.CudaMemory, at: int) -> CudaHandle:
+    gpu_uuid = _uuid(memory.gpu_uuid, f"region {at}", "regions.gpu_uuid")
+    _between(len(memory.allocation), CUDA_HANDLE_BYTES, CUDA_HANDLE_BYTES, "length of allocation")
+    _between(memory.offset_bytes + memory.size_bytes, 1, MAX_BYTES, f"end of region {at}")
+    _between(memory.size_bytes, 1, MAX_BYTES, "regions.size_bytes")
+    return CudaHandle(gpu_uuid, memory.allocation, memory.offset_bytes, memory.size_bytes)
+
+
+def _fence(event: cache_pb2.CudaEvent, at: int) -> CudaEventHandle:
+    gpu_uuid = _uuid(event.gpu_uuid, f"fence {at}", "fences.gpu_uuid")
+    _between(len(event.event), CUDA_HANDLE_BYTES, CUDA_HANDLE_BYTES, "length of fences.event")
+    return CudaEventHandle(gpu_uuid, event.event)
+
+
+def _uuid(value: str, of: str, field: str) -> str:
+    if not _UUID.fullmatch(value):
+        raise InvalidRequest(
+            f"the GPU of {of} is not a UUID in lower case without a prefix", field=field
+        )
+    return value
 
 
 def _group_memory(message: cache_pb2.GroupMemory, group: Group, region_count: int) -> GroupMemory:

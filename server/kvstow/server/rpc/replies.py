@@ -47,6 +47,11 @@ def server_info(info: ServerInfo, unix_time_s: float) -> cache_pb2.GetServerInfo
         policy=info.policy,
         uptime_s=info.uptime_s,
         copy_kernel=info.copy_kernel,
+        gpus=[
+            cache_pb2.Gpu(uuid=gpu.uuid, name=gpu.name, trouble=gpu.trouble) for gpu in info.gpus
+        ],
+        cuda_off=info.cuda_off,
+        pinned=info.pinned,
         unix_time_s=unix_time_s,
     )
 

@@ -18,6 +18,7 @@ from grpc_reflection.v1alpha import (  # type: ignore[import-untyped]
 )
 
 from kvstow.server.daemon import Daemon
+from kvstow.server.daemon.health import Status
 from kvstow.server.device.faults import FaultyDevice
 from kvstow.v1 import (
     admin_pb2,
@@ -42,7 +43,8 @@ LIVENESS = "liveness"
 """SERVING until the daemon has found a bug of its own, after which another should take over."""
 
 DEVICE = "device"
-"""SERVING while no copy runs past its deadline."""
+"""SERVING while no copy runs past its deadline and every device answers. Each has a name of its own behind a slash:
+`device/host`, or the UUID of a GPU."""
 
 MESSAGE_BYTES = 8 << 20
 MESSAGE_BYTES_PER_KEY = 80
@@ -129,7 +131,7 @@ class RpcServer:
         """
         self.set_ready(False)
         self.set_live(True)
-        self.set_device(True)
+        self._set_health(DEVICE, True)
         port = 0
         if self._socket is not None:
             self._socket.claim()
@@ -148,9 +150,12 @@ class RpcServer:
         """Say whether the daemon can be relied on."""
         self._set_health(LIVENESS, live)
 
-    def set_device(self, responsive: bool) -> None:
-        """Say whether copies end in their time."""
-        self._set_health(DEVICE, responsive)
+    def set_devices(self, status: Status) -> None:
+        """Say whether copies end in their time, and which device does not answer."""
+        devices = {device.device: device.healthy for device in status.devices}
+        self._set_health(DEVICE, status.stuck_count == 0 and all(devices.values()))
+        for device, healthy in devices.items():
+            self._set_health(f"{DEVICE}/{device}", healthy)
 
     def stop(self, grace_s: float) -> None:
         """Take no new call, give running ones `grace_s`, and return when all have ended.

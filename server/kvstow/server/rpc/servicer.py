@@ -131,6 +131,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
             convert.transfer(request.transfer_id),
             groups,
             self._deadline_s(request.deadline_s),
+            convert.fence(request),
         )
         return replies.store(plan)
 
@@ -146,6 +147,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
             groups,
             convert.lease(request.lease_id),
             self._deadline_s(request.deadline_s),
+            convert.fence(request),
         )
         return cache_pb2.LoadResponse()
 
