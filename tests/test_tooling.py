@@ -68,6 +68,8 @@ def test_check_sizes_holds_each_bound(
         ("server/kvstow/server/config.py", "import grpc", "protobuf stops at the rpc layer"),
         ("client/kvstow/client/stray.py", "import numpy", "an engine imports gRPC"),
         ("client/kvstow/client/stray.py", "import kvstow.server", "meet only on the wire"),
+        ("client/kvstow/cli/rows.py", "import kvstow.server.replay", "speaks to a daemon"),
+        ("server/kvstow/server/replay/sizes.py", "import kvstow.server.device", "server layers"),
     ],
 )
 def test_a_broken_import_contract_is_reported(

@@ -1,1 +1,1 @@
-"""The command-line client `kvstow`: shows and steers a running daemon."""
+"""The command line `kvstow`: shows and steers a running daemon, and plans for one."""

@@ -17,13 +17,14 @@ from rich.text import Text
 from kvstow.client import Client, Unreachable, default_target
 from kvstow.v1 import reset_pb2
 
-from . import rows, tables, top
+from . import replay, rows, tables, top
 from .connection import connected, why_unreachable
 
 app = typer.Typer(
     name="kvstow",
     help="Shows and steers a running kvstowd.",
-    epilog="Exit codes: 1 the daemon said no, 2 the command line is wrong, 3 no daemon answers.",
+    epilog="Exit codes: 1 the daemon said no, 2 the command line is wrong, 3 no daemon answers, "
+    "4 the trace cannot be used.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -170,6 +171,9 @@ def show_top(
             shown += 1
     if not console.is_terminal:  # where there is one, the screen ends its own last line
         console.line()
+
+
+app.command()(replay.replay)
 
 
 def _reset(
