@@ -27,6 +27,7 @@ VLLM_DEMO := .venv-vllm/.setup-demo
 .PHONY: vllm-env vllm-demo test-vllm bench-vllm
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
 .PHONY: check-metrics metrics-page
+.PHONY: check-settings settings-page
 .PHONY: fix fix-format fix-lint
 
 help:
@@ -67,7 +68,7 @@ coverage: $(DEMO) ## measure how much of the core its tests reach
 bench: $(DEMO) ## run the benchmarks
 	$(BIN)/python -m bench
 
-check: check-format check-lint check-types check-imports check-proto check-sizes check-metrics ## run all checks
+check: check-format check-lint check-types check-imports check-proto check-sizes check-metrics check-settings ## run all checks
 
 check-format: $(SETUP)
 	$(BIN)/ruff format --check --diff
@@ -94,6 +95,9 @@ check-sizes: $(SETUP)
 check-metrics: $(SETUP)
 	$(BIN)/python scripts/metrics_page.py --check
 
+check-settings: $(SETUP)
+	$(BIN)/python scripts/settings_page.py --check
+
 fix: fix-lint fix-format ## repair what a machine can repair
 
 fix-format: $(SETUP)
@@ -112,6 +116,9 @@ proto: $(GENERATOR) ## generate the Python code of the protocol
 
 metrics-page: $(SETUP) ## write the tables of docs/metrics.md
 	$(BIN)/python scripts/metrics_page.py
+
+settings-page: $(SETUP) ## write the table of docs/configuration.md
+	$(BIN)/python scripts/settings_page.py
 
 vllm-env: $(VLLM) ## make .venv-vllm with a vLLM that runs on the CPU
 

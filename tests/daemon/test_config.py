@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kvstow.server.config import Config, ConfigError, load, misspelt
+from kvstow.server.command_line import (
+    CLIENT_VARIABLES,
+    ConfigError,
+    load,
+    misspelt,
+)
+from kvstow.server.config import Config
 
 GIB = 1 << 30
 
@@ -59,6 +65,7 @@ def test_an_extent_size_that_is_given_is_taken_as_it_is() -> None:
         ("1.5 gib", 3 * GIB // 2),
         ("3GB", 3 * 10**9),
         ("3G", 3 * 10**9),
+        ("3 gb", 3 * 10**9),
         ("512Mi", GIB // 2),
         ("3000000000", 3 * 10**9),
     ],
@@ -118,21 +125,29 @@ def test_settings_and_what_kubernetes_sets_for_services_are_not_misspelt() -> No
             "SERVICE_PORT_METRICS",
         )
     ]
-    names = [*settings, *services, "KVSTOW_TARGET", "kvstow_pool_size"]
+    names = [*settings, *services, *CLIENT_VARIABLES, "kvstow_pool_size"]
     assert misspelt(dict.fromkeys(names, "")) == {}
 
 
-def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "wrong.toml"
     path.write_text('pool_size = "much"\nmax_keys = 0\ncolour = "red"\n', encoding="utf-8")
+    monkeypatch.setenv("KVSTOW_PIECE_SIZE", "1")
+    flags = ["--policy", "random", "--listen", "[::]:1", "--tls-client-ca=a", "--polcy=lru"]
     with pytest.raises(ConfigError) as refused:
-        load(["--config", str(path), "--policy", "random"])
+        load(["--config", str(path), *flags])
     lines = str(refused.value).splitlines()
     assert sorted(line.partition(":")[0] for line in lines) == [
+        "--polcy",
         "colour",
+        "listen",
         "max_keys",
+        "piece_size",
         "policy",
         "pool_size",
+        "tls_client_ca",
     ]
     assert "'much'" in str(refused.value)
     assert "colour: there is no such setting" in lines
@@ -141,7 +156,22 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--listen", "0.0.0.0:1"], "listen: TCP is neither encrypted nor authenticated"),
+        (
+            ["--listen", "0.0.0.0:1"],
+            "listen: TCP needs TLS: set tls_cert and tls_key, or say insecure",
+        ),
+        (
+            ["--listen", "0.0.0.0:1", "--tls-cert=c", "--tls-key=k"],
+            "listen: whoever reaches it could do everything: set tls_client_ca or tokens",
+        ),
+        (["--listen", "0.0.0.0:1", "--tokens=t"], "listen: TCP needs TLS"),
+        (["--tls-cert", "c"], "tls_cert: a certificate and its key go together"),
+        (["--tls-client-ca", "c"], "tls_client_ca: it needs a certificate"),
+        (["--metrics-tls"], "metrics_tls: it needs a certificate"),
+        (["--socket-mode", "rw"], "socket_mode: a mode is three octal digits"),
+        (["--socket-mode", "1777"], "socket_mode: a mode is three octal digits"),
+        (["--socket-mode", "0440"], "socket_mode: a mode is three octal digits"),
+        (["--memory-path", "shm"], "memory_path: the path has to be absolute"),
         (["--listen", "0.0.0.0", "--insecure"], "listen"),
         (["--pool-size", "1MiB", "--extent-size", "2MiB"], "extent_size: 2097152 bytes are more"),
         (["--extent-size", "100"], "extent_size"),
@@ -158,6 +188,18 @@ def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
         ),
         (["--pool-size", "64Gi5"], "pool_size: a size is written"),
         (["--pool-size=-5"], "pool_size: a size is written"),
+        (["--pool-size", "0"], "pool_size: Input should be greater than 0, not '0'"),
+        (["--pool-size", "1"], "pool_size: 1 bytes are less than the smallest extent, 4096"),
+        (["--pool-size", "4095"], "pool_size: 4095 bytes are less than the smallest extent, 4096"),
+        (
+            ["--pool-size", "10g"],
+            "pool_size: some read it as 10GiB (10737418240 bytes), some as 10GB (10000000000 bytes)",
+        ),
+        (["--pool-size", "64m"], "pool_size: some read it as 64MiB"),
+        (["--pool-size"], "--pool-size: expected one argument"),
+        (["--poolsize", "1GiB"], "--poolsize: there is no such flag; did you mean --pool-size?"),
+        (["--colour=red"], "--colour: there is no such flag"),
+        (["serve"], "serve: there is no such flag"),
         (["--piece-size", "0Mi"], "piece_size"),
         (["--socket="], "socket: it has to name a file"),
         (["--socket", "/run/\udcff"], "socket"),
@@ -183,6 +225,26 @@ def test_every_setting_says_what_it_is_for() -> None:
     assert not [name for name, field in Config.model_fields.items() if not field.description]
 
 
-def test_the_documentation_names_every_setting() -> None:
-    page = Path(__file__, "../../../docs/configuration.md").resolve().read_text(encoding="utf-8")
-    assert not [name for name in Config.model_fields if f"`{name}`" not in page]
+def test_a_wrong_value_hides_no_contradiction_and_makes_none_up() -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(["--listen", "nowhere", "--pool-size", "1MiB", "--extent-size", "2MiB"])
+    lines = str(refused.value).splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["listen", "extent_size"]
+    with pytest.raises(ConfigError) as refused:
+        load(["--pool-size", "much", "--extent-size", "2GiB"])
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "permitted"),
+    [
+        (["--insecure"], "whoever reaches it"),
+        (["--tls-cert=c", "--tls-key=k", "--insecure"], "whoever reaches it, encrypted"),
+        (["--tls-cert=c", "--tls-key=k", "--tls-client-ca=a"], "who has a certificate"),
+        (["--tls-cert=c", "--tls-key=k", "--tokens=t"], "who has a token"),
+    ],
+)
+def test_tcp_is_served_to_those_who_are_known_or_to_everyone_if_that_is_said(
+    flags: list[str], permitted: str
+) -> None:
+    assert load(["--listen", "0.0.0.0:9477", *flags]).listen == "0.0.0.0:9477"

@@ -15,7 +15,8 @@ from kvstow.server.config import Config
 from kvstow.server.daemon import Daemon
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.pool import HostPool
-from kvstow.server.rpc.server import RpcServer, ServerOptions
+from kvstow.server.rpc.options import ServerOptions
+from kvstow.server.rpc.server import RpcServer
 from kvstow.v1 import (
     admin_pb2,
     admin_pb2_grpc,

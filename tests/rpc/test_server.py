@@ -15,7 +15,8 @@ from grpc_reflection.v1alpha import (  # type: ignore[import-untyped]
 
 from kvstow.server.core.types import SessionId
 from kvstow.server.daemon import Daemon
-from kvstow.server.rpc.server import DEVICE, LIVENESS, READINESS, RpcServer, ServerOptions
+from kvstow.server.rpc.options import ServerOptions
+from kvstow.server.rpc.server import DEVICE, LIVENESS, READINESS, RpcServer
 from kvstow.server.rpc.unix_socket import SocketError
 from kvstow.v1 import cache_pb2, cache_pb2_grpc, debug_pb2
 from rpc.rig import PATIENCE_S, Engine, Served, metadata, refused, served

@@ -61,6 +61,13 @@ class Administration:
         )
         return reply
 
+    def settings(self) -> Sequence[admin_pb2.Setting]:
+        """With what the daemon runs."""
+        reply: admin_pb2.GetConfigurationResponse = self._ask(
+            self._calls.admin.GetConfiguration, admin_pb2.GetConfigurationRequest()
+        )
+        return reply.settings
+
     def reset_space(self, space_id: int, wait_s: float = 0.0) -> reset_pb2.ResetResult:
         """Empty one space."""
         reply: admin_pb2.ResetSpaceResponse = self._ask(

@@ -204,6 +204,26 @@ class SlotStats(_message.Message):
     quarantined_count: int
     def __init__(self, slot_bytes: _Optional[int] = ..., extents: _Optional[int] = ..., slot_count: _Optional[int] = ..., free_count: _Optional[int] = ..., evictable_count: _Optional[int] = ..., held_count: _Optional[int] = ..., writing_count: _Optional[int] = ..., quarantined_count: _Optional[int] = ...) -> None: ...
 
+class GetConfigurationRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetConfigurationResponse(_message.Message):
+    __slots__ = ("settings",)
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    settings: _containers.RepeatedCompositeFieldContainer[Setting]
+    def __init__(self, settings: _Optional[_Iterable[_Union[Setting, _Mapping]]] = ...) -> None: ...
+
+class Setting(_message.Message):
+    __slots__ = ("name", "value", "source")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: str
+    source: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+
 class ResetSpaceRequest(_message.Message):
     __slots__ = ("space_id", "wait_s")
     SPACE_ID_FIELD_NUMBER: _ClassVar[int]

@@ -66,6 +66,11 @@ class AdminServiceStub(object):
                 request_serializer=kvstow_dot_v1_dot_admin__pb2.GetStatsRequest.SerializeToString,
                 response_deserializer=kvstow_dot_v1_dot_admin__pb2.GetStatsResponse.FromString,
                 _registered_method=True)
+        self.GetConfiguration = channel.unary_unary(
+                '/kvstow.v1.AdminService/GetConfiguration',
+                request_serializer=kvstow_dot_v1_dot_admin__pb2.GetConfigurationRequest.SerializeToString,
+                response_deserializer=kvstow_dot_v1_dot_admin__pb2.GetConfigurationResponse.FromString,
+                _registered_method=True)
         self.ResetSpace = channel.unary_unary(
                 '/kvstow.v1.AdminService/ResetSpace',
                 request_serializer=kvstow_dot_v1_dot_admin__pb2.ResetSpaceRequest.SerializeToString,
@@ -144,6 +149,15 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetConfiguration(self, request, context):
+        """Says with which settings the daemon runs. Free of side effects.
+
+        There are no method-specific errors.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResetSpace(self, request, context):
         """Resets one space, exactly as CacheService.Reset does for a session's own.
 
@@ -211,6 +225,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetStats,
                     request_deserializer=kvstow_dot_v1_dot_admin__pb2.GetStatsRequest.FromString,
                     response_serializer=kvstow_dot_v1_dot_admin__pb2.GetStatsResponse.SerializeToString,
+            ),
+            'GetConfiguration': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetConfiguration,
+                    request_deserializer=kvstow_dot_v1_dot_admin__pb2.GetConfigurationRequest.FromString,
+                    response_serializer=kvstow_dot_v1_dot_admin__pb2.GetConfigurationResponse.SerializeToString,
             ),
             'ResetSpace': grpc.unary_unary_rpc_method_handler(
                     servicer.ResetSpace,
@@ -375,6 +394,33 @@ class AdminService(object):
             '/kvstow.v1.AdminService/GetStats',
             kvstow_dot_v1_dot_admin__pb2.GetStatsRequest.SerializeToString,
             kvstow_dot_v1_dot_admin__pb2.GetStatsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetConfiguration(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvstow.v1.AdminService/GetConfiguration',
+            kvstow_dot_v1_dot_admin__pb2.GetConfigurationRequest.SerializeToString,
+            kvstow_dot_v1_dot_admin__pb2.GetConfigurationResponse.FromString,
             options,
             channel_credentials,
             insecure,

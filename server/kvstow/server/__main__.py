@@ -5,7 +5,6 @@ second one ends the process at once.
 """
 
 import gc
-import logging
 import os
 import resource
 import select
@@ -17,20 +16,29 @@ from contextlib import ExitStack
 
 import structlog
 from pydantic import ByteSize
-from structlog.typing import Processor
 
-from kvstow.server.config import Config, ConfigError, load, misspelt
+from kvstow.server.command_line import (
+    CHECK_CONFIG,
+    ConfigError,
+    as_toml,
+    effective,
+    load,
+    misspelt,
+)
+from kvstow.server.config import Config, Settings
 from kvstow.server.daemon import Daemon
 from kvstow.server.daemon.devices import Hardware
 from kvstow.server.device.base import DeviceError
 from kvstow.server.device.faults import FaultyDevice
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.pool import HostPool
+from kvstow.server.logs import set_up_logging
 from kvstow.server.metrics import Metrics
 from kvstow.server.metrics_server import MetricsServer
 from kvstow.server.notify import ServiceManager
+from kvstow.server.rpc.options import server_options
 from kvstow.server.rpc.probes import ProbePort
-from kvstow.server.rpc.server import RpcServer, ServerOptions
+from kvstow.server.rpc.server import RpcServer
 from kvstow.server.rpc.unix_socket import SocketError
 
 STOP = (signal.SIGTERM, signal.SIGINT)
@@ -72,17 +80,24 @@ class StopSignals:
 
 def main() -> int:
     """Run the daemon with the process's command line; returns the exit code."""
+    arguments = sys.argv[1:]
     try:
-        config = load(sys.argv[1:])
+        config = load(arguments)
     except ConfigError as error:
         sys.stderr.write(f"kvstowd: the settings are wrong\n{error}\n")
         return 2
-    _set_up_logging(config)
+    settings = effective(config, arguments, os.environ)
+    set_up_logging(config.log_format, config.log_level)
     for name, nearest in misspelt(os.environ).items():
         _log.warning("no setting has this name", variable=name, nearest=nearest)
+    if CHECK_CONFIG in arguments:
+        sys.stdout.write(f"{as_toml(settings)}\n")
+        return 0
+    _log.info("settings", **{name: value for name, value, _ in settings if value})
+    _allow_open_files()
     try:
         with ExitStack() as stack:
-            _run(config, StopSignals(), ServiceManager(os.environ), stack)
+            _run(config, settings, StopSignals(), ServiceManager(os.environ), stack)
     except StoppedError:
         _log.info("stopped before it was ready")
     except (StartError, DeviceError, SocketError) as error:
@@ -91,9 +106,14 @@ def main() -> int:
     return 0
 
 
-def _run(config: Config, stop: StopSignals, manager: ServiceManager, stack: ExitStack) -> None:
+def _run(
+    config: Config,
+    settings: Settings,
+    stop: StopSignals,
+    manager: ServiceManager,
+    stack: ExitStack,
+) -> None:
     """Start in an order in which nothing is promised too early, wait for a signal, drain; `stack` undoes the rest."""
-    _allow_open_files()
     pool = HostPool(config.pool_size, config.pool_path)
     stack.callback(pool.close)
     device = HostDevice(pool, config.copy_threads, config.piece_size)
@@ -107,32 +127,35 @@ def _run(config: Config, stop: StopSignals, manager: ServiceManager, stack: Exit
         after_growth=_settle_garbage,
     )
     threading.excepthook = daemon.health.report_dead_thread
-    metrics.watch(daemon)
     server = RpcServer(
         daemon,
-        ServerOptions(config.socket, config.listen, max_sessions=config.max_sessions),
+        server_options(config, settings),
         observe=metrics.called,
         report_bug=daemon.health.report,
         faults=faults,
     )
+    metrics.watch(daemon)
+    _listen(config, daemon, server, stack)
+    _serve_metrics(metrics, config.metrics_listen, stack)
+    _serve_probes(server, config.health_listen, stack)
+    _populate(pool, config, stop, manager)
+    daemon.set_ready()
+    server.set_ready(True)
+    manager.ready()
+    _log_ready(config, daemon)
+    _watch_health(daemon, server, stop, manager)
+    manager.draining()
+    server.set_ready(False)
+    _drain(daemon, config.drain_grace_s)
+
+
+def _listen(config: Config, daemon: Daemon, server: RpcServer, stack: ExitStack) -> None:
     stack.callback(server.stop, STREAM_GRACE_S)
     # Before the server stops: a socket that is gone says that no copy runs any more.
     stack.callback(daemon.close)
     server.start()
     daemon.start()
     _log.info("listening", socket=str(config.socket), tcp=config.listen, boot_id=daemon.boot_id)
-    _serve_metrics(metrics, config.metrics_listen, stack)
-    _serve_probes(server, config.health_listen, stack)
-    _populate(pool, config, stop, manager)
-    _settle_garbage()
-    daemon.set_ready()
-    server.set_ready(True)
-    _log_ready(config, daemon)
-    manager.ready()
-    _watch_health(daemon, server, stop, manager)
-    manager.draining()
-    server.set_ready(False)
-    _drain(daemon, config.drain_grace_s)
 
 
 def _serve_metrics(metrics: Metrics, address: str, stack: ExitStack) -> None:
@@ -177,6 +200,7 @@ def _populate(pool: HostPool, config: Config, stop: StopSignals, manager: Servic
             manager.preparing(tenth * 10)
 
     pool.populate(report, config.copy_threads)
+    _settle_garbage()
 
 
 def _log_ready(config: Config, daemon: Daemon) -> None:
@@ -223,38 +247,6 @@ def _allow_open_files() -> None:
     """Each engine and each of its ranks keeps a connection and a process open: soon more than the usual thousand."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def _set_up_logging(config: Config) -> None:
-    """One line per event on stderr, from structlog and from libraries alike."""
-    shared: list[Processor] = [
-        structlog.stdlib.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso"),
-    ]
-    as_json = config.log_format == "json"
-    renderer: Processor = (
-        structlog.processors.JSONRenderer()
-        if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
-    tail = [structlog.processors.format_exc_info] if as_json else []
-    formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *tail, renderer],
-    )
-    handler = logging.StreamHandler()
-    handler.setFormatter(formatter)
-    logging.basicConfig(handlers=[handler], level=config.log_level.upper())
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *shared,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True,
-    )
 
 
 if __name__ == "__main__":

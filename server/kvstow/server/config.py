@@ -1,72 +1,34 @@
-"""What a person can set: one model, read from a TOML file, the environment and the command line.
+"""What a person can set: one model of all settings.
 
-Decided here: names, defaults, ranges, and which settings contradict each other; all mistakes are reported at once. Not
-decided here: whether the machine can give what is asked (the host pool and the sockets say that when they are made).
-Read once by the main thread; the result never changes.
+Decided here: names, defaults, ranges, and which settings contradict each other. Not decided here: where they are read from
+and how mistakes are told (`command_line`), and whether the machine can give what is asked (the host pool, the sockets and
+the certificates say that when they are made). Read once by the main thread; the result never changes.
 """
 
-import argparse
 import os
-import tomllib
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
-from importlib.metadata import version
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, ModelWrapValidatorHandler, model_validator
 from pydantic_settings import (
     BaseSettings,
-    CliApp,
-    CliSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    SettingsError,
     TomlConfigSettingsSource,
 )
 
+from .mistakes import Contradiction, validated
 from .sizes import Bytes, Size
+from .values import ADDRESS, LONGEST_S, AbsolutePath, Address, FileMode, Mode, Seconds, SocketFile
 
 PREFIX = "KVSTOW_"
-CLIENT_VARIABLES = frozenset({f"{PREFIX}TARGET"})
-"""What has the prefix and is no setting of the daemon."""
 
 LARGE_EXTENT_BYTES = 64 << 20
 SMALL_POOL_EXTENTS = 8
 """A pool that is not given its extent size has at least so many extents, so that several slot sizes find a place."""
 
 PAGE_BYTES = 4096
-LONGEST_S = 1e8
-"""About three years. Nobody means more, and much more is beyond what the system's clock calls take."""
-
-_CLOSE = 0.8
-"""How much alike names are of which one is a slip: what Kubernetes makes of a Service's name is less like a setting."""
-
-Seconds = Annotated[float, Field(gt=0, le=LONGEST_S, allow_inf_nan=False)]
-
-
-def _check_address(address: str) -> str:
-    """Libraries wrap a port that is too high around, or fail in ways of their own."""
-    host, _, port = address.rpartition(":")
-    host.encode("idna")
-    if address and int(port) > 65535:
-        raise ValueError(f"there is no port {port}")
-    return address
-
-
-def _check_socket(path: Path) -> Path:
-    if not path.name:
-        raise ValueError("it has to name a file")
-    str(path).encode()  # gRPC takes no other paths
-    return path
-
-
-Address = Annotated[str, AfterValidator(_check_address)]
-
-
-class ConfigError(Exception):
-    """The settings cannot be used; the message names every one that is wrong, one a line."""
 
 
 def default_socket() -> Path:
@@ -90,19 +52,55 @@ class Config(BaseSettings):
     config: Path | None = Field(
         None, description="TOML file with any of these settings, underscores in their names."
     )
-    socket: Annotated[Path, AfterValidator(_check_socket)] = Field(
-        default_factory=default_socket,
-        description="Unix socket that engines connect to; only this user may.",
+    socket: SocketFile = Field(
+        default_factory=default_socket, description="Unix socket that engines connect to."
+    )
+    socket_mode: FileMode = Field(
+        Mode(0o600),
+        description="Who may connect to it, as octal permissions: 0600 its owner, 0660 its group as well.",
+    )
+    socket_owner: str | None = Field(
+        None, description="User who owns the socket, by name or number; needs the right to chown."
+    )
+    socket_group: str | None = Field(
+        None, description="Group of the socket, by name or number, for a mode such as 0660."
+    )
+    socket_shared_directory: bool = Field(
+        False,
+        description="Accept a directory of the socket that others may write to, as an emptyDir of Kubernetes is: they can"
+        " put a socket of theirs in its place.",
     )
     listen: Address | None = Field(
         None,
-        description="host:port to listen on besides the socket. Needs `insecure`.",
-        pattern=r"^.+:\d{1,5}$",
+        description="host:port to listen on besides the socket. Needs TLS, and `tls_client_ca` or `tokens`, or `insecure`.",
+        pattern=ADDRESS,
     )
     insecure: bool = Field(
         False,
-        description="Accept that whoever reaches `listen` may read, overwrite and drop the cache, and do the same to"
-        " every file on tmpfs that this user may write.",
+        description="Serve `listen` without TLS, or to clients that nothing identifies: whoever reaches it may read,"
+        " overwrite and drop the cache, and do the same to every file on tmpfs that this user may write.",
+    )
+    tls_cert: Path | None = Field(
+        None,
+        description="PEM file with the certificate chain of `listen`. Read again when it changes.",
+    )
+    tls_key: Path | None = Field(None, description="PEM file with its private key.")
+    tls_client_ca: Path | None = Field(
+        None,
+        description="PEM file with the authorities of client certificates; with it, clients without one are refused.",
+    )
+    tokens: Path | None = Field(
+        None,
+        description="TOML file of bearer tokens, see docs/security.md; with it, calls without one are refused. Read"
+        " again when it changes.",
+    )
+    socket_without_token: bool = Field(
+        False,
+        description="With `tokens`: whoever may connect to the Unix socket needs none, and may do everything.",
+    )
+    memory_path: AbsolutePath | None = Field(
+        None,
+        description="Directory that engine memory has to lie in; without it, any file on tmpfs that this user may write.",
     )
     pool_size: Size = Field(
         Bytes(1 << 30), gt=0, description="Size of the host pool, such as 64GiB."
@@ -132,6 +130,15 @@ class Config(BaseSettings):
     )
     max_sessions: int = Field(64, ge=1, le=4096, description="Engines at a time.")
     max_spaces: int = Field(64, ge=1, le=4096, description="Cache namespaces at a time.")
+    max_tenant_sessions: int | None = Field(
+        None,
+        ge=1,
+        le=4096,
+        description="Engines of one tenant at a time; without it, all of them.",
+    )
+    max_tenant_spaces: int | None = Field(
+        None, ge=1, le=4096, description="Cache namespaces of one tenant; without it, all of them."
+    )
     max_keys: int = Field(8192, ge=1, le=1 << 20, description="Keys in one call.")
     max_transfers: int = Field(
         4096,
@@ -161,13 +168,17 @@ class Config(BaseSettings):
     metrics_listen: Address = Field(
         "127.0.0.1:9478",
         description="host:port of the Prometheus endpoint, empty for none. In a pod it is 0.0.0.0:9478.",
-        pattern=r"^(.+:\d{1,5})?$",
+        pattern=rf"^$|{ADDRESS}",
+    )
+    metrics_tls: bool = Field(
+        False,
+        description="Serve metrics over TLS, with the certificate and the client authorities of `listen`.",
     )
     health_listen: Address | None = Field(
         None,
         description="host:port where the gRPC health service alone answers, for the probes of Kubernetes. In a pod it"
         " is 0.0.0.0:9479.",
-        pattern=r"^.+:\d{1,5}$",
+        pattern=ADDRESS,
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="Log lines for people or programs."
@@ -187,17 +198,10 @@ class Config(BaseSettings):
         share = self.pool_size // SMALL_POOL_EXTENTS // PAGE_BYTES * PAGE_BYTES
         return min(LARGE_EXTENT_BYTES, max(share, PAGE_BYTES))
 
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        if self.listen is not None and not self.insecure:
-            raise ValueError(
-                "listen: TCP is neither encrypted nor authenticated; say insecure to accept that"
-            )
-        if self.extent_bytes > self.pool_size:
-            raise ValueError(
-                f"extent_size: {self.extent_bytes:d} bytes are more than the pool's {self.pool_size:d}"
-            )
-        return self
+    @model_validator(mode="wrap")
+    @classmethod
+    def _name_every_mistake(cls, values: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        return validated(values, handler, contradictions)
 
     @classmethod
     def settings_customise_sources(
@@ -213,80 +217,57 @@ class Config(BaseSettings):
         return init_settings, env_settings, file
 
 
-def load(arguments: Sequence[str]) -> Config:
-    """Read the settings.
+class Setting(NamedTuple):
+    """A setting as it is in force.
 
     Args:
-        arguments: the command line without the program's name. `--help`, `--version` and unknown flags end the process,
-            as usual.
-
-    Raises:
-        ConfigError: something is wrong; names all of it.
+        value: as a flag or a variable would give it; empty if it is not set.
+        source: `flag`, `environment`, `file` or `default`.
     """
-    path = _file_named_by(arguments)
-    try:
-        if path is not None and not path.is_file():
-            raise ConfigError(f"config: {path} is not a file")
-        source = CliSettingsSource[argparse.ArgumentParser](Config, root_parser=_parser())
-        return CliApp.run(Config, list(arguments), cli_settings_source=source, config=path)
-    except ValidationError as error:
-        raise ConfigError("\n".join(_line(mistake) for mistake in error.errors())) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"config: {path} is not TOML: {error}") from None
-    except (OSError, SettingsError) as error:
-        raise ConfigError(f"config: {error}") from None
+
+    name: str
+    value: str
+    source: str
 
 
-def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that no setting has the name of, each with the one that was probably meant.
-
-    A variable that resembles none is left out: Kubernetes sets many for a Service that is named kvstow.
-    """
-    found = {}
-    for name in environment:
-        upper = name.upper()
-        if upper.startswith(PREFIX) and upper not in CLIENT_VARIABLES:
-            nearest = _nearest(upper.removeprefix(PREFIX))
-            if nearest is not None and upper != f"{PREFIX}{nearest.upper()}":
-                found[name] = f"{PREFIX}{nearest.upper()}"
-    return found
+Settings: TypeAlias = Sequence[Setting]
+"""All of them."""
 
 
-def _nearest(name: str) -> str | None:
-    """The setting that a name is, or is a slip of the pen for."""
-    written = name.lower().replace("-", "_")
-    return next(iter(get_close_matches(written, Config.model_fields, 1, _CLOSE)), None)
+def contradictions(config: Config) -> Iterator[Contradiction]:
+    """Yield the settings that do not go together, the one to change first, each with what to do."""
+    if config.extent_bytes > config.pool_size and config.extent_size is None:
+        yield (
+            ("pool_size",),
+            f"{config.pool_size:d} bytes are less than the smallest extent, {PAGE_BYTES}",
+        )
+    elif config.extent_bytes > config.pool_size:
+        yield (
+            ("extent_size", "pool_size"),
+            f"{config.extent_bytes:d} bytes are more than the pool's {config.pool_size:d}",
+        )
+    if (config.tls_cert is None) != (config.tls_key is None):
+        yield ("tls_cert", "tls_key"), "a certificate and its key go together; set both or none"
+    yield from _open_doors(config)
 
 
-def _parser() -> argparse.ArgumentParser:
-    """What the command line takes besides the settings."""
-    parser = argparse.ArgumentParser("kvstowd", description=Config.__doc__, allow_abbrev=False)
-    parser.add_argument(
-        "--version",
-        action="version",
-        version=f"kvstowd {version('kvstow')}",
-        help="show the version and exit",
-    )
-    return parser
-
-
-def _file_named_by(arguments: Sequence[str]) -> Path | None:
-    """The file must be known before the sources are read that may name it."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--config", type=Path)
-    try:
-        found, _ = parser.parse_known_args(list(arguments))
-    except argparse.ArgumentError:
-        return None  # the full parser says what is wrong
-    named = found.config or os.environ.get(f"{PREFIX}CONFIG")
-    return Path(named) if named else None
-
-
-def _line(mistake: ErrorDetails) -> str:
-    where = ".".join(str(part) for part in mistake["loc"])
-    if mistake["type"] == "extra_forbidden":
-        nearest = _nearest(where)
-        hint = "" if nearest is None else f"; did you mean {nearest}?"
-        return f"{where}: there is no such setting{hint}"
-    what = mistake["msg"].removeprefix("Value error, ")
-    return f"{where}: {what}, not {mistake['input']!r}" if where else what
+def _open_doors(config: Config) -> Iterator[Contradiction]:
+    """What would let anybody in from the network, or promises that it does not and cannot keep that."""
+    encrypted = config.tls_cert is not None
+    known = config.tls_client_ca is not None or config.tokens is not None
+    if config.listen is not None and not config.insecure and not encrypted:
+        yield (
+            ("listen", "insecure", "tls_cert"),
+            "TCP needs TLS: set tls_cert and tls_key, or say insecure to do without",
+        )
+    elif config.listen is not None and not config.insecure and not known:
+        yield (
+            ("listen", "insecure", "tls_client_ca", "tokens"),
+            "whoever reaches it could do everything: set tls_client_ca or tokens, or say insecure to accept that",
+        )
+    for name, wanted in (
+        ("tls_client_ca", config.tls_client_ca),
+        ("metrics_tls", config.metrics_tls),
+    ):
+        if wanted and not encrypted:
+            yield (name, "tls_cert"), "it needs a certificate: set tls_cert and tls_key"

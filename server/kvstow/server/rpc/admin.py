@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import grpc
 
+from kvstow.server.config import Settings
 from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, TableView, TransferView
 from kvstow.server.core.spaces import SpaceCounters
 from kvstow.server.core.types import SpaceId
@@ -27,11 +28,13 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     Args:
         daemon: the daemon.
         waits: shared by all services of the server.
+        settings: those in force, to be shown.
     """
 
-    def __init__(self, daemon: Daemon, waits: Waits) -> None:
+    def __init__(self, daemon: Daemon, waits: Waits, settings: Settings) -> None:
         self._daemon = daemon
         self._waits = waits
+        self._settings = settings
 
     def ListSpaces(
         self, request: admin_pb2.ListSpacesRequest, context: grpc.ServicerContext
@@ -87,6 +90,13 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             extent_bytes=snapshot.extent_bytes,
             free_extents=snapshot.unused_extents,
             slots=[_slots(table) for table in tables],
+        )
+
+    def GetConfiguration(
+        self, request: admin_pb2.GetConfigurationRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.GetConfigurationResponse:
+        return admin_pb2.GetConfigurationResponse(
+            settings=[admin_pb2.Setting(**setting._asdict()) for setting in self._settings]
         )
 
     def ResetSpace(

@@ -7,8 +7,6 @@ here: when it is ready (`set_ready`) and when it stops (`stop`); the main thread
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
@@ -32,6 +30,7 @@ from kvstow.v1 import (
 from .admin import AdminServicer
 from .calls import CallInterceptor, Observe, ReportBug
 from .debug import DebugServicer
+from .options import ServerOptions
 from .reflecting import BoundedReflection
 from .servicer import CacheServicer, Waits
 from .unix_socket import SocketError, SocketPath, private_files
@@ -67,25 +66,6 @@ CHANNEL_OPTIONS: Sequence[tuple[str, int]] = (
     # Two daemons never share a port.
     ("grpc.so_reuseport", 0),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """How the server is reached.
-
-    Args:
-        socket_path: of the Unix socket; None for none.
-        tcp_address: host and port to listen on besides; None for none.
-        max_sessions: streams that may be open.
-        worker_count: threads for calls other than streams.
-        reflection: whether clients may ask which services there are.
-    """
-
-    socket_path: Path | None
-    tcp_address: str | None = None
-    max_sessions: int = 64
-    worker_count: int = 16
-    reflection: bool = True
 
 
 class RpcServer:
@@ -173,7 +153,7 @@ class RpcServer:
         names = [_CACHE, _ADMIN, health.SERVICE_NAME, reflection.SERVICE_NAME]
         cache = CacheServicer(daemon, waits)
         cache_pb2_grpc.add_CacheServiceServicer_to_server(cache, self._server)
-        admin = AdminServicer(daemon, waits)
+        admin = AdminServicer(daemon, waits, self._options.settings)
         admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, self._server)
         if faults is not None:
             debug_pb2_grpc.add_DebugServiceServicer_to_server(DebugServicer(faults), self._server)

@@ -1,0 +1,211 @@
+"""Where settings are read from: the command line before the environment, the environment before a TOML file.
+
+Decided here: how mistakes are told (all at once, one a line, with the nearest name that exists), and how the settings in
+force are shown. Not decided here: what settings there are (`config`). Called by the main thread.
+"""
+
+import argparse
+import json
+import os
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
+from importlib.metadata import version
+from pathlib import Path
+from typing import NoReturn
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+from pydantic_settings import CliApp, CliSettingsSource, SettingsError
+
+from .config import PREFIX, Config, Setting
+from .mistakes import CONTRADICTION
+from .sizes import Bytes
+
+CHECK_CONFIG = "--check-config"
+CLIENT_VARIABLES = frozenset(
+    f"{PREFIX}{name}" for name in ("TARGET", "CA_FILE", "CERT_FILE", "KEY_FILE", "TOKEN_FILE")
+)
+"""What has the prefix and is no setting of the daemon."""
+
+_CLOSE = 0.8
+"""How much alike names are of which one is a slip: what Kubernetes makes of a Service's name is less like a setting."""
+
+
+class ConfigError(Exception):
+    """The settings cannot be used; the message names every one that is wrong, one a line."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Keeps what it does not know, so that it is reported together with everything else that is wrong."""
+
+    unknown: Sequence[str] = ()
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message.removeprefix("argument ")) from None
+
+
+def load(arguments: Sequence[str]) -> Config:
+    """Read the settings.
+
+    Args:
+        arguments: the command line without the program's name. `--help` and `--version` end the process, as usual.
+
+    Raises:
+        ConfigError: something is wrong; names all of it.
+    """
+    path = _file_named_by(arguments)
+    parser = _parser()
+    try:
+        if path is not None and not path.is_file():
+            raise ConfigError(f"config: {path} is not a file")
+        source = CliSettingsSource[_Parser](Config, root_parser=parser, parse_args_method=_parse)
+        given = [argument for argument in arguments if argument != CHECK_CONFIG]
+        config = CliApp.run(Config, given, cli_settings_source=source, config=path)
+    except ValidationError as error:
+        mistakes = [_line(mistake) for mistake in error.errors()]
+        raise ConfigError("\n".join([*_unknown_flags(parser.unknown), *mistakes])) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config: {path} is not TOML: {error}") from None
+    except (OSError, SettingsError) as error:
+        raise ConfigError(f"config: {error}") from None
+    if parser.unknown:
+        raise ConfigError("\n".join(_unknown_flags(parser.unknown)))
+    return config
+
+
+def effective(
+    config: Config, arguments: Sequence[str], environment: Mapping[str, str]
+) -> list[Setting]:
+    """Every setting as it is in force, and where it comes from. None of them is a secret: those are in files.
+
+    Args:
+        config: what `load` read from `arguments` and `environment`.
+    """
+    flags = {
+        argument.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
+        for argument in arguments
+        if argument.startswith("--")
+    }
+    variables = {name.upper().removeprefix(PREFIX).lower() for name in environment}
+    file = () if config.config is None else tomllib.loads(config.config.read_text("utf-8"))
+    values = {**dict(config), "extent_size": Bytes(config.extent_bytes)}
+    return [
+        Setting(name, _shown(values[name]), _source(name, flags, variables, file))
+        for name in Config.model_fields
+    ]
+
+
+def as_toml(settings: Sequence[Setting]) -> str:
+    """The settings as a file that may be given as `config`; those that are not set are comments."""
+    lines = []
+    for name, value, source in settings:
+        bare = value in ("true", "false") or (name != "socket_mode" and _is_number(value))
+        written = value if bare else json.dumps(value, ensure_ascii=False)
+        absent = not value and source == "default"
+        lines.append(f"# {name} is not set" if absent else f"{name} = {written}  # {source}")
+    return "\n".join(lines)
+
+
+def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables that no setting has the name of, each with the one that was probably meant.
+
+    A variable that resembles none is left out: Kubernetes sets many for a Service that is named kvstow.
+    """
+    found = {}
+    for name in environment:
+        upper = name.upper()
+        if upper.startswith(PREFIX) and upper not in CLIENT_VARIABLES:
+            nearest = _nearest(upper.removeprefix(PREFIX))
+            if nearest is not None and upper != f"{PREFIX}{nearest.upper()}":
+                found[name] = f"{PREFIX}{nearest.upper()}"
+    return found
+
+
+def _nearest(name: str) -> str | None:
+    """The setting that a name is, or is a slip of the pen for."""
+    written = name.lower().replace("-", "_")
+    return next(iter(get_close_matches(written, Config.model_fields, 1, _CLOSE)), None)
+
+
+def _parser() -> _Parser:
+    """What the command line takes besides the settings."""
+    parser = _Parser("kvstowd", description=Config.__doc__, allow_abbrev=False)
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"kvstowd {version('kvstow')}",
+        help="show the version and exit",
+    )
+    parser.add_argument(
+        CHECK_CONFIG,
+        action="help",
+        help="say what is wrong with the settings, or print those in force, and exit",
+    )
+    return parser
+
+
+def _parse(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
+    found, parser.unknown = parser.parse_known_args(arguments)
+    return found
+
+
+def _unknown_flags(unknown: Sequence[str]) -> list[str]:
+    """One line for each flag that there is not; what stands behind one may be its value."""
+    flags = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
+    lines = []
+    for flag in flags or unknown:
+        nearest = _nearest(flag.lstrip("-"))
+        hint = "" if nearest is None else f"; did you mean --{nearest.replace('_', '-')}?"
+        lines.append(f"{flag}: there is no such flag{hint}")
+    return lines
+
+
+def _file_named_by(arguments: Sequence[str]) -> Path | None:
+    """The file must be known before the sources are read that may name it."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--config", type=Path)
+    try:
+        found, _ = parser.parse_known_args(list(arguments))
+    except argparse.ArgumentError:
+        return None  # the full parser says what is wrong
+    named = found.config or os.environ.get(f"{PREFIX}CONFIG")
+    return Path(named) if named else None
+
+
+def _line(mistake: ErrorDetails) -> str:
+    """One mistake; of settings that contradict each other the one to change first."""
+    where = str(mistake["loc"][0])
+    if mistake["type"] == "extra_forbidden":
+        nearest = _nearest(where)
+        hint = "" if nearest is None else f"; did you mean {nearest}?"
+        return f"{where}: there is no such setting{hint}"
+    what = mistake["msg"].removeprefix("Value error, ")
+    if mistake["type"] == CONTRADICTION:
+        return f"{where}: {what}"
+    return f"{where}: {what}, not {mistake['input']!r}"
+
+
+def _shown(value: object) -> str:
+    """As a flag would give it, to the byte."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case Bytes():
+            return value.exact()
+    return str(value)
+
+
+def _source(
+    name: str, flags: Collection[str], variables: Collection[str], file: Collection[str]
+) -> str:
+    for source, names in (("flag", flags), ("environment", variables), ("file", file)):
+        if name in names:
+            return source
+    return "default"
+
+
+def _is_number(text: str) -> bool:
+    return text.replace(".", "", 1).replace("e+", "", 1).isdigit()

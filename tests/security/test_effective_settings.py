@@ -1,0 +1,54 @@
+"""The settings in force: checked without a start, logged once, shown to administrators; never a secret."""
+
+import subprocess
+import tomllib
+from pathlib import Path
+
+from kvstow.client import Client
+from support.kvstowd import COMMAND, environment, running_kvstowd
+
+
+def check_config(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "--check-config", *arguments],
+        env=environment() | variables,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_settings_that_are_right_are_printed_as_a_file() -> None:
+    checked = check_config("--pool-size", "64TiB", KVSTOW_POLICY="arc")
+    assert checked.returncode == 0, checked.stderr
+    settings = tomllib.loads(checked.stdout)
+    assert (settings["pool_size"], settings["policy"]) == ("64TiB", "arc")
+    assert 'pool_size = "64TiB"  # flag' in checked.stdout
+    assert 'policy = "arc"  # environment' in checked.stdout
+    assert "# listen is not set" in checked.stdout
+
+
+def test_settings_that_are_wrong_are_all_named() -> None:
+    checked = check_config("--pol=lru", "--max-keys", "0", KVSTOW_PIECE_SIZE="1")
+    assert (checked.returncode, checked.stdout) == (2, "")
+    heading, *lines = checked.stderr.splitlines()
+    assert heading == "kvstowd: the settings are wrong"
+    assert sorted(line.partition(":")[0] for line in lines) == ["--pol", "max_keys", "piece_size"]
+
+
+def test_a_variable_that_is_almost_a_setting_is_named() -> None:
+    checked = check_config(KVSTOW_POOLSIZE="1GiB")
+    assert checked.returncode == 0
+    assert "KVSTOW_POOL_SIZE" in checked.stderr
+
+
+def test_the_settings_in_force_are_one_event_and_are_shown(directory: Path) -> None:
+    with running_kvstowd(directory, policy="arc") as daemon:
+        (line,) = [line for line in daemon.lines if line["event"] == "settings"]
+        assert (line["policy"], line["pool_size"], line["max_keys"]) == ("arc", "1MiB", "8192")
+        with Client(daemon.target) as client:
+            shown = {found.name: found for found in client.administration.settings()}
+    assert (shown["policy"].value, shown["policy"].source) == ("arc", "flag")
+    assert (shown["max_keys"].value, shown["max_keys"].source) == ("8192", "default")
+    assert shown["listen"].value == ""
