@@ -3,17 +3,26 @@
 import itertools
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from device.rig import EngineFile, Rig
+from device.rig import EngineFile, GpuMemory, Rig
+from kvstow.server.device.cuda.device import CudaDevice
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.kernel import LIBRARY, CopyKernel, NativeKernel, NumpyKernel
 from kvstow.server.device.pool import HostPool
+from support.driver_model import DriverModel
+from support.driver_model_world import EngineProcess, World
 
 POOL_BYTES = 4 << 20
 PIECE_BYTES = 10_000
+WATCHDOG_S = 60.0
+CHUNK_BYTES = 48 * 4096
+"""What the CUDA device page-locks at once: spans lie across several."""
 
 native = pytest.mark.skipif(not LIBRARY.exists(), reason="no C compiler was there at set-up")
 
@@ -44,12 +53,81 @@ def host(pool: HostPool, kernel: CopyKernel) -> Iterator[HostDevice]:
     device.close()
 
 
+@dataclass(frozen=True)
+class CudaRig(Rig):
+    """The CUDA device over a model of the driver.
+
+    Args:
+        engine: a process that exports memory and events.
+        driver: the model.
+    """
+
+    device: CudaDevice
+    engine: EngineProcess
+    driver: DriverModel
+
+
+@contextmanager
+def cuda_rig(
+    pool: HostPool, *, pinned: bool = True, batched: bool = True, gpu_count: int = 2, seed: int = 0
+) -> Iterator[CudaRig]:
+    """The CUDA device; what it leaves behind, and what it did that CUDA forbids, fails the test."""
+    driver = DriverModel(World(gpu_count, seed), pinned=pinned, batched=batched)
+    engine = EngineProcess(driver.world)
+    device = CudaDevice(
+        driver,
+        pool,
+        pinned=pinned,
+        watchdog_s=WATCHDOG_S,
+        piece_bytes=PIECE_BYTES,
+        chunk_bytes=CHUNK_BYTES,
+    )
+    device.pin(lambda done_bytes: None)
+    allocate = partial(GpuMemory, engine)
+    yield CudaRig(device, pool.memory.view, allocate, engine, driver)
+    device.close()
+    driver.check_given_back()
+
+
 @pytest.fixture
-def rig(host: HostDevice, pool: HostPool, shared_memory: Path) -> Rig:
+def cuda(pool: HostPool) -> Iterator[CudaRig]:
+    """The CUDA device."""
+    with cuda_rig(pool) as rig:
+        yield rig
+
+
+CUDA_RIGS: dict[str, dict[str, bool]] = {
+    "cuda": {},
+    "cuda-without-batches": {"batched": False},
+    "cuda-unpinned": {"pinned": False},
+}
+RIGS = [pytest.param("native", marks=native), "numpy", *CUDA_RIGS]
+
+
+@pytest.fixture(params=RIGS)
+def rig(request: pytest.FixtureRequest, pool: HostPool, shared_memory: Path) -> Iterator[Rig]:
     """Whatever the contract is asked of."""
+    if request.param in CUDA_RIGS:
+        with cuda_rig(pool, **CUDA_RIGS[request.param]) as over_model:
+            yield over_model
+        return
+    kernel = NativeKernel(LIBRARY) if request.param == "native" else NumpyKernel()
+    device = HostDevice(pool, copy_threads=2, piece_bytes=PIECE_BYTES, kernel=kernel)
+    yield host_rig_of(device, pool, shared_memory)
+    device.close()
+
+
+@pytest.fixture
+def host_rig(host: HostDevice, pool: HostPool, shared_memory: Path) -> Rig:
+    """The host device."""
+    return host_rig_of(host, pool, shared_memory)
+
+
+def host_rig_of(device: HostDevice, pool: HostPool, directory: Path) -> Rig:
+    """A host device, and files for its engines."""
     names = itertools.count()
     return Rig(
-        host,
+        device,
         pool.memory.view,
-        lambda size_bytes: EngineFile(shared_memory / f"engine-{next(names)}", size_bytes),
+        lambda size_bytes: EngineFile(directory / f"engine-{next(names)}", size_bytes),
     )

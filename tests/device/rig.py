@@ -18,6 +18,7 @@ from kvstow.server.device.base import (
     Region,
 )
 from kvstow.server.device.handles import Handle, SharedMemoryHandle
+from support.driver_model_world import EngineProcess
 from support.waiting import DEADLINE_S
 
 SESSION = 1
@@ -98,6 +99,21 @@ class EngineFile:
         self.path = path
         self.handle = SharedMemoryHandle(str(path), 0, size_bytes)
         self._view: Bytes = np.memmap(path, dtype=np.uint8, mode="r+")
+
+    def read(self) -> Bytes:
+        return self._view.copy()
+
+    def write(self, content: Bytes) -> None:
+        self._view[:] = content
+
+
+class GpuMemory:
+    """Engine memory on a GPU of the driver model, somewhere in an allocation."""
+
+    def __init__(self, engine: EngineProcess, size_bytes: int, offset_bytes: int = 512) -> None:
+        self.allocation = engine.allocate(offset_bytes + size_bytes + 512)
+        self.handle = engine.handle(self.allocation, offset_bytes, size_bytes)
+        self._view = self.allocation.view[offset_bytes : offset_bytes + size_bytes]
 
     def read(self) -> Bytes:
         return self._view.copy()

@@ -38,26 +38,28 @@ def test_a_truncated_file_fails_its_blocks_and_the_device_goes_on(
     engine = EngineFile(shared_memory / "engine", 16 * PAGE)
     engine.write(content := random_bytes(16 * PAGE))
     regions = [device.open_region(engine.handle, SESSION)]
-    rig = Rig(device, pool.memory.view, lambda size: EngineFile(shared_memory / "other", size))
+    host_rig = Rig(
+        device, pool.memory.view, lambda size: EngineFile(shared_memory / "other", size)
+    )
     blocks = list(range(16))
     spans = plan_spans([Segment(0, 0, PAGE, PAGE)], blocks, blocks[::-1], PAGE, 16 * PAGE, 0)
     os.truncate(engine.path, 8 * PAGE)
 
     store, load = Recorder(), Recorder()
-    rig.store(store, spans, regions)
+    host_rig.store(store, spans, regions)
     assert store.wait_end().failures == [(block, GONE) for block in range(8, 16)]
     assert store.wait_end().copied_bytes == 8 * PAGE
-    stored = rig.pool[: 16 * PAGE].reshape(16, PAGE)[::-1]
+    stored = host_rig.pool[: 16 * PAGE].reshape(16, PAGE)[::-1]
     assert np.array_equal(stored[:8].ravel(), content[: 8 * PAGE])
-    rig.load(load, spans, regions)
+    host_rig.load(load, spans, regions)
     assert load.wait_end().failed == list(range(8, 16))
 
-    other = rig.allocate(PAGE)
+    other = host_rig.allocate(PAGE)
     other.write(random_bytes(PAGE, seed=1))
     again = Recorder()
-    rig.store(again, blocks_in_a_row(1, PAGE), [device.open_region(other.handle, SESSION)])
+    host_rig.store(again, blocks_in_a_row(1, PAGE), [device.open_region(other.handle, SESSION)])
     assert again.wait_end().failures == []
-    assert np.array_equal(rig.pool[:PAGE], other.read())
+    assert np.array_equal(host_rig.pool[:PAGE], other.read())
     device.close()
 
 
@@ -77,16 +79,16 @@ print(np.array_equal(view, before), flush=True)
 """
 
 
-def test_an_engine_in_another_process_gets_its_bytes_back(rig: Rig) -> None:
+def test_an_engine_in_another_process_gets_its_bytes_back(host_rig: Rig) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", ENGINE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as engine:
         assert engine.stdin is not None
         assert engine.stdout is not None
         path = engine.stdout.readline().strip()
-        regions = [rig.device.open_region(SharedMemoryHandle(path, 0, 1 << 20), SESSION)]
+        regions = [host_rig.device.open_region(SharedMemoryHandle(path, 0, 1 << 20), SESSION)]
         spans = blocks_in_a_row(16, 1 << 16)
-        for order in (rig.store, rig.load):
+        for order in (host_rig.store, host_rig.load):
             owner = Recorder()
             order(owner, spans, regions)
             assert owner.wait_end().failures == []
@@ -95,30 +97,30 @@ def test_an_engine_in_another_process_gets_its_bytes_back(rig: Rig) -> None:
     assert answer == "True"
 
 
-def test_a_region_may_begin_anywhere_in_its_file(rig: Rig, shared_memory: Path) -> None:
+def test_a_region_may_begin_anywhere_in_its_file(host_rig: Rig, shared_memory: Path) -> None:
     engine = EngineFile(shared_memory / "engine", 3 * PAGE)
     engine.write(random_bytes(3 * PAGE))
-    region = rig.device.open_region(
+    region = host_rig.device.open_region(
         replace(engine.handle, offset_bytes=4001, size_bytes=500), SESSION
     )
     owner = Recorder()
-    rig.store(owner, blocks_in_a_row(5, 100), [region])
+    host_rig.store(owner, blocks_in_a_row(5, 100), [region])
 
     assert owner.wait_end().failures == []
-    assert np.array_equal(rig.pool[:500], engine.read()[4001:4501])
+    assert np.array_equal(host_rig.pool[:500], engine.read()[4001:4501])
     assert region.size_bytes == 500
 
 
 def test_closed_memory_is_unmapped_when_its_last_copy_has_ended(
-    rig: Rig, shared_memory: Path
+    host_rig: Rig, shared_memory: Path
 ) -> None:
-    region = rig.device.open_region(EngineFile(shared_memory / "lost", PAGE).handle, SESSION)
+    region = host_rig.device.open_region(EngineFile(shared_memory / "lost", PAGE).handle, SESSION)
     for _ in range(4):
         owner = Recorder()
-        rig.store(owner, blocks_in_a_row(1, PAGE), [region])
+        host_rig.store(owner, blocks_in_a_row(1, PAGE), [region])
         owner.wait_end()
     assert str(shared_memory / "lost") in Path("/proc/self/maps").read_text()
-    rig.device.close_region(region)
+    host_rig.device.close_region(region)
 
     wait_for(
         lambda: str(shared_memory / "lost") not in Path("/proc/self/maps").read_text(),
@@ -126,10 +128,10 @@ def test_closed_memory_is_unmapped_when_its_last_copy_has_ended(
     )
 
 
-def test_a_region_takes_no_descriptor(rig: Rig, shared_memory: Path) -> None:
+def test_a_region_takes_no_descriptor(host_rig: Rig, shared_memory: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for number in range(3):
-        rig.device.open_region(
+        host_rig.device.open_region(
             EngineFile(shared_memory / f"engine-{number}", PAGE).handle, SESSION
         )
 
@@ -221,23 +223,23 @@ def test_a_handle_that_is_no_engine_memory_is_refused(
         replace(blocks_in_a_row(1, PAGE), pool_offset=np.array([POOL_BYTES - PAGE + 1])),
     ],
 )
-def test_no_copy_leaves_its_memory(rig: Rig, spans: Spans) -> None:
-    memory = rig.allocate(PAGE)
+def test_no_copy_leaves_its_memory(host_rig: Rig, spans: Spans) -> None:
+    memory = host_rig.allocate(PAGE)
     memory.write(random_bytes(PAGE))
     owner = Recorder()
-    rig.store(owner, spans, [rig.device.open_region(memory.handle, SESSION)])
+    host_rig.store(owner, spans, [host_rig.device.open_region(memory.handle, SESSION)])
 
     reasons = {reason for _, reason in owner.wait_end().failures}
     assert reasons == {"DeviceError: a span lies outside its region or the host pool"}
-    assert not rig.pool.any()
+    assert not host_rig.pool.any()
 
 
-def test_a_closed_pool_is_not_touched(rig: Rig, pool: HostPool) -> None:
-    memory = rig.allocate(PAGE)
-    region = rig.device.open_region(memory.handle, SESSION)
+def test_a_closed_pool_is_not_touched(host_rig: Rig, pool: HostPool) -> None:
+    memory = host_rig.allocate(PAGE)
+    region = host_rig.device.open_region(memory.handle, SESSION)
     pool.close()
     owner = Recorder()
-    rig.load(owner, blocks_in_a_row(1, PAGE), [region])
+    host_rig.load(owner, blocks_in_a_row(1, PAGE), [region])
 
     assert owner.wait_end().failed == [0]
 

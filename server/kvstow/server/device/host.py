@@ -14,8 +14,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from kvstow.server.core.spans import Spans
 
 from .base import (
@@ -28,6 +26,7 @@ from .base import (
     Origin,
     Region,
 )
+from .bounds import check_inside
 from .files import map_file
 from .handles import HOST, CudaEventHandle, CudaHandle, Handle, SharedMemoryHandle
 from .kernel import CopyKernel, Memory, Regions, load_kernel
@@ -138,25 +137,10 @@ class HostDevice:
         except KeyError:
             raise DeviceError("a region was closed before its copy began") from None
         pool, regions = self._pool.memory, Regions.of(memories)
-        _check_inside(copy.spans, pool, memories)
+        check_inside(copy.spans, pool.view.size, [memory.view.size for memory in memories])
 
         def copy_piece(piece: Spans) -> Sequence[tuple[int, str]]:
             faulted = self._kernel.copy(copy.direction, pool, regions, piece)
             return [(span, GONE) for span in faulted]
 
         return copy_piece
-
-
-def _check_inside(spans: Spans, pool: Memory, memories: Sequence[Memory]) -> None:
-    """Refuse addresses outside the mapped memory: the spans were planned right, but a mistake here would be silent."""
-    sizes = np.array([memory.view.size for memory in memories], dtype=np.int64)
-    inside = (
-        spans.region.min() >= 0
-        and spans.region.max() < len(sizes)
-        and spans.region_offset.min() >= 0
-        and spans.pool_offset.min() >= 0
-        and (spans.pool_offset + spans.length).max() <= pool.view.size
-        and (sizes[spans.region] - spans.region_offset >= spans.length).all()
-    )
-    if not inside:
-        raise DeviceError("a span lies outside its region or the host pool")

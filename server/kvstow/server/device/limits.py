@@ -53,7 +53,7 @@ def file_bounds(directory: Path | None, proc: Path = PROC, sys: Path = SYS) -> I
         free = int(huge_pages.read_text()) * page_bytes
         yield Bound(free, str(huge_pages), "reserve more huge pages in nr_hugepages beside it")
     else:
-        yield _available(proc)
+        yield available(proc)
         yield from _group_bounds(proc, sys)
 
 
@@ -68,7 +68,7 @@ def _process_bounds(proc: Path) -> Iterator[Bound]:
         yield Bound(address_bytes - used, "RLIMIT_AS", "raise it (ulimit -v)")
 
 
-def _available(proc: Path) -> Bound:
+def available(proc: Path = PROC) -> Bound:
     """What the machine can give without swapping."""
     lines = (proc / "meminfo").read_text().splitlines()
     sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
@@ -108,3 +108,9 @@ def _group_bound(
         droppable = {name: int(value) for name, value in (line.split() for line in stat)}
         free = int(limit) - usage + droppable.get(cache_name, 0)
         yield Bound(free, f"memory limit in {place / limit_name}", "raise the container's limit")
+
+
+def readable(size_bytes: int) -> str:
+    """A size as people read it."""
+    gib = size_bytes / (1 << 30)
+    return f"{gib:.2f} GiB" if gib >= 1 else f"{gib * 1024:.1f} MiB"

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from .base import DeviceError
 from .files import MEMORY_FILE_SYSTEMS, advise, lies_in_memory, map_shared
 from .kernel import Memory
-from .limits import Bound, file_bounds
+from .limits import Bound, file_bounds, readable
 
 MADV_POPULATE_WRITE = 23  # Linux 5.14; not yet in `mmap`
 POPULATE_BYTES = 64 << 20
@@ -50,7 +50,7 @@ class HostPool:
             view = _map(size_bytes, directory)
         except OSError as error:
             raise DeviceError(
-                f"cannot take a host pool of {_readable(size_bytes)} from {place}: {error.strerror}"
+                f"cannot take a host pool of {readable(size_bytes)} from {place}: {error.strerror}"
             ) from error
         self._mapped_bytes = len(view)
         self.memory = Memory.of(view[:size_bytes])
@@ -80,8 +80,8 @@ class HostPool:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise DeviceError(
-                    f"cannot fault in the host pool of {_readable(self.size_bytes)} beyond"
-                    f" {_readable(start)}: {error.strerror}; lower its size"
+                    f"cannot fault in the host pool of {readable(self.size_bytes)} beyond"
+                    f" {readable(start)}: {error.strerror}; lower its size"
                 ) from error
             touch(self.memory, start, length)
 
@@ -133,13 +133,8 @@ def _check_fit(size_bytes: int, bounds: Iterable[Bound]) -> None:
     tight = [bound for bound in bounds if bound.free_bytes < size_bytes]
     if tight:
         found = "; ".join(
-            f"{b.source} leaves {_readable(b.free_bytes)} ({b.remedy})" for b in tight
+            f"{b.source} leaves {readable(b.free_bytes)} ({b.remedy})" for b in tight
         )
         raise DeviceError(
-            f"a host pool of {_readable(size_bytes)} does not fit: {found}; or lower its size"
+            f"a host pool of {readable(size_bytes)} does not fit: {found}; or lower its size"
         )
-
-
-def _readable(size_bytes: int) -> str:
-    gib = size_bytes / (1 << 30)
-    return f"{gib:.2f} GiB" if gib >= 1 else f"{gib * 1024:.1f} MiB"

@@ -73,6 +73,13 @@ class _Progress:
         self.next_piece = None
 
 
+def refuse(copy: Copy, reason: str) -> None:
+    """Start and end a copy that cannot be made, in the calling thread."""
+    if copy.owner.start():
+        failures = [(block, reason) for block in range(copy.spans.block_count)]
+        copy.owner.end(copy.rank, failures, 0, 0.0)
+
+
 class Streams:
     """Worker threads and the copies they have to make.
 
@@ -80,9 +87,12 @@ class Streams:
         prepare: says how the pieces of a copy are made.
         thread_count: worker threads.
         piece_bytes: largest piece.
+        name: what the threads are called, before a hyphen and a number.
     """
 
-    def __init__(self, prepare: Prepare, thread_count: int, piece_bytes: int) -> None:
+    def __init__(
+        self, prepare: Prepare, thread_count: int, piece_bytes: int, name: str = "copy"
+    ) -> None:
         self._prepare = prepare
         self._piece_bytes = piece_bytes
         self._changed = threading.Condition()
@@ -93,7 +103,7 @@ class Streams:
         }
         self._depths = dict.fromkeys(self._queues, 0)
         self._threads = [
-            threading.Thread(target=self._work, name=f"copy-{number}", daemon=True)
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True)
             for number in range(thread_count)
         ]
         for thread in self._threads:
@@ -115,13 +125,34 @@ class Streams:
         with self._changed:
             return self._depths[direction]
 
-    def close(self) -> None:
-        """See `Device.close`; returns when the threads are gone."""
+    def give_up(self, reason: str) -> None:
+        """Fail what is queued and not being copied just now, in the calling thread: for when the others may hang."""
+        with self._changed:
+            queued = [progress for queue in self._queues.values() for progress in queue]
+            for queue in self._queues.values():
+                queue.clear()
+        for progress in queued:
+            if progress.started_at is not None or self._start(progress):
+                with self._changed:
+                    progress.working_count += 1
+                    progress.give_up(reason)
+                self._settle(progress, None, ())
+
+    def close(self, limit_s: float | None = None) -> bool:
+        """See `Device.close`.
+
+        Args:
+            limit_s: how long to wait for each thread; None: until it is gone.
+
+        Returns:
+            Whether all are gone. The copies that others are in have not ended.
+        """
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         for thread in self._threads:
-            thread.join()
+            thread.join(limit_s)
+        return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:
         """Make pieces until there is nothing left to do and nothing will come."""

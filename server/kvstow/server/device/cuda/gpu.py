@@ -1,0 +1,240 @@
+"""One GPU, as the threads of the daemon see it: they wait for it with a limit, or not at all.
+
+    unused ---------------> in use --------------------> stuck -----------> in use
+           first region,           a call does not  |          it does
+           or page-locking         return in time   |
+                                                    +---> lost: the driver says that the context is gone
+
+Nothing is made before it is needed: no context, no thread, no stream. While the GPU is stuck or lost, what is queued and
+what is submitted fails at once, and opening is refused; what was being copied stays so until its call returns, because
+nobody else can say when the copy engine is through.
+"""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+
+from kvstow.server.device.base import (
+    Copy,
+    DeviceBusyError,
+    DeviceError,
+    DeviceHealth,
+    Direction,
+    Region,
+)
+from kvstow.server.device.handles import CudaEventHandle, CudaHandle
+from kvstow.server.device.streams import refuse
+
+from .batches import HostChunks
+from .beats import Pulse
+from .context import Context, CudaRegion
+from .control import Control, ResultT
+from .driver import CudaError, Driver, GpuInfo
+from .fences import CudaFence
+from .lane import PIECE_BYTES, Path
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What all GPUs of a daemon share.
+
+    Args:
+        driver: makes the calls.
+        host: where the pool lies.
+        pool_bytes: its size.
+        pinned: whether host memory is page-locked.
+        watchdog_s: how long a call may take before its GPU counts as stuck.
+        clock: seconds of a clock that never goes back.
+        piece_bytes: most that one batch moves.
+        limit_s: how long others wait for a GPU that does not count as stuck.
+    """
+
+    driver: Driver
+    host: HostChunks
+    pool_bytes: int
+    pinned: bool
+    watchdog_s: float
+    clock: Callable[[], float]
+    piece_bytes: int = PIECE_BYTES
+    limit_s: float = 20.0
+
+
+class Gpu:
+    """One GPU. Any thread may call any method.
+
+    Args:
+        info: which.
+        terms: what all have in common.
+    """
+
+    def __init__(self, info: GpuInfo, terms: Terms) -> None:
+        self.info = info
+        self._terms = terms
+        self._pulse = Pulse(terms.watchdog_s, terms.clock)
+        self._lock = threading.Lock()
+        self._control: Control | None = None
+        self._context: Context | None = None
+        self._closing: dict[Region | CudaFence, Future[None]] = {}
+
+    def open_region(self, handle: CudaHandle, session: int) -> CudaRegion:
+        """See `Device.open_region`."""
+        return self._open(
+            "map engine memory",
+            lambda: self._in_use().open_region(handle, session),
+            lambda region: self._in_use().close_region(region),
+        )
+
+    def close_region(self, region: CudaRegion) -> None:
+        """See `Device.close_region`; may be repeated until it is closed.
+
+        Raises:
+            DeviceBusyError: it was not unmapped in time, but will be.
+        """
+        self._close("unmap engine memory", region, lambda: self._in_use().close_region(region))
+
+    def open_fence(self, handle: CudaEventHandle) -> CudaFence:
+        """See `Device.open_fence`."""
+        return self._open(
+            "open an event",
+            lambda: self._in_use().open_fence(handle),
+            lambda fence: self._in_use().close_fence(fence),
+        )
+
+    def close_fence(self, fence: CudaFence) -> None:
+        """See `Device.close_fence`, and `close_region`."""
+        self._close("close an event", fence, lambda: self._in_use().close_fence(fence))
+
+    def submit(self, copy: Copy) -> None:
+        """See `Copier.submit`."""
+        context, trouble = self._context, self._pulse.trouble()
+        if context is None or trouble:
+            refuse(copy, f"GPU {self.info.uuid}: {trouble or 'not in use'}")
+        else:
+            context.submit(copy)
+
+    def lock_pages(self, address: int, size_bytes: int) -> None:
+        """See `Driver.lock_pages`; takes as long as it takes."""
+        self._call("page-lock host memory", partial(self._lock_pages, address, size_bytes), None)
+
+    def unlock_pages(self, address: int) -> None:
+        """See `Driver.unlock_pages`."""
+        self._call("unlock host memory", partial(self._unlock_pages, address), self._terms.limit_s)
+
+    def health(self) -> DeviceHealth:
+        """See `Device.health`."""
+        trouble = self._pulse.trouble()
+        depths = {direction: self.queue_depth(direction) for direction in Direction}
+        return DeviceHealth(self.info.uuid, self.info.name, not trouble, trouble, depths)
+
+    def queue_depth(self, direction: Direction) -> int:
+        """See `Copier.queue_depth`."""
+        context = self._context
+        return 0 if context is None else context.queue_depth(direction)
+
+    def look_after(self) -> str:
+        """Fail what is queued if the GPU is stuck or lost; what is wrong with it."""
+        context, trouble = self._context, self._pulse.trouble()
+        if trouble and context is not None:
+            context.give_up(f"GPU {self.info.uuid}: {trouble}")
+        return trouble
+
+    def stop(self) -> bool:
+        """Make no more copies; whether the last piece ended in time."""
+        context = self._context
+        limit_s = 0.0 if self._pulse.trouble() else self._terms.limit_s
+        return context is None or context.stop(limit_s)
+
+    def release(self) -> bool:
+        """After `stop`: close what is open, and give the context up; whether that was within the limit."""
+        with self._lock:
+            control, self._control = self._control, None
+        if control is None:
+            return True
+        try:
+            control.call("give the GPU up", self._release, self._terms.limit_s)
+        except (DeviceBusyError, CudaError):
+            return False  # the end of the process gives it up
+        return control.close(self._terms.limit_s)
+
+    def _open(
+        self, what: str, work: Callable[[], ResultT], undo: Callable[[ResultT], None]
+    ) -> ResultT:
+        """Let the control thread open something."""
+        trouble = self._pulse.trouble()
+        if trouble:
+            raise DeviceBusyError(f"GPU {self.info.uuid}: {trouble}")
+        try:
+            return self._call(what, work, self._terms.limit_s, undo)
+        except CudaError as error:
+            raise DeviceError(f"GPU {self.info.uuid}: {error}") from error
+
+    def _close(self, what: str, item: CudaRegion | CudaFence, work: Callable[[], None]) -> None:
+        """Let the control thread close something, once, however often it is asked to."""
+        limit_s = 0.0 if self._pulse.trouble() else self._terms.limit_s
+        with self._lock:
+            closing = self._closing.get(item)
+            if closing is None:
+                closing = self._closing[item] = self._controlled().post(
+                    what, partial(self._try, work)
+                )
+        try:
+            closing.result(limit_s)
+        except TimeoutError:
+            raise DeviceBusyError(f"GPU {self.info.uuid} did not {what} yet") from None
+        except CudaError as error:
+            raise DeviceError(f"GPU {self.info.uuid} did not {what}: {error}") from error
+        finally:
+            if closing.done():
+                with self._lock:
+                    self._closing.pop(item, None)
+
+    def _call(
+        self,
+        what: str,
+        work: Callable[[], ResultT],
+        limit_s: float | None,
+        undo: Callable[[ResultT], None] | None = None,
+    ) -> ResultT:
+        with self._lock:
+            control = self._controlled()
+        return control.call(what, partial(self._try, work), limit_s, undo)
+
+    def _controlled(self) -> Control:
+        """The control thread; under the lock, which is held for the start of the thread only."""
+        if self._control is None:
+            self._control = Control(f"gpu-{self.info.number}", self._pulse.beat())
+        return self._control
+
+    # What follows is called by the control thread.
+
+    def _try(self, work: Callable[[], ResultT]) -> ResultT:
+        try:
+            self._terms.driver.use(self.info.number)
+            return work()
+        except CudaError as error:
+            self._pulse.failed(error)
+            raise
+
+    def _in_use(self) -> Context:
+        """The context, made if need be."""
+        if self._context is None:
+            terms, number = self._terms, self.info.number
+            batched = terms.pinned and terms.driver.takes_batches(number)
+            path = Path(
+                terms.driver, number, terms.host, terms.pool_bytes, batched, terms.piece_bytes
+            )
+            self._context = Context(path, pinned=terms.pinned, pulse=self._pulse)
+        return self._context
+
+    def _lock_pages(self, address: int, size_bytes: int) -> None:
+        self._terms.driver.lock_pages(address, size_bytes)
+
+    def _unlock_pages(self, address: int) -> None:
+        self._terms.driver.unlock_pages(address)
+
+    def _release(self) -> None:
+        if self._context is not None:
+            self._context.destroy()
+        self._terms.driver.release(self.info.number)
