@@ -7,6 +7,8 @@ and `breaker`. `upkeep` is the session's own thread: it opens the session (`open
 """
 
 from kvstow.v1.cache_pb2 import (
+    CudaEvent,
+    CudaMemory,
     Draining,
     GroupMemory,
     LeaseExpired,
@@ -26,6 +28,7 @@ from .client import Client
 from .counters import Counters
 from .errors import KvstowError, Refused, TimedOut, Unreachable
 from .events import Callbacks, SessionEvent
+from .fences import FenceSlots
 from .hits import Blocks, GroupHits, Hits, Keys
 from .lookups import Hold
 from .memory import EngineMemory
@@ -44,8 +47,11 @@ __all__ = [
     "Callbacks",
     "Client",
     "Counters",
+    "CudaEvent",
+    "CudaMemory",
     "Draining",
     "EngineMemory",
+    "FenceSlots",
     "Generation",
     "Group",
     "GroupHits",

@@ -17,6 +17,7 @@ DETAILS_KEY = "grpc-status-details-bin"
 BOOT_ID_KEY = "kvstow-boot-id"
 
 STALE_GENERATION = "STALE_GENERATION"
+DEVICE_BUSY = "DEVICE_BUSY"
 
 TRANSIENT = frozenset({"DRAINING", "NOT_READY", "NO_SUCH_SESSION"})
 """Reasons that say how the daemon fares, not that the request was wrong."""

@@ -5,15 +5,19 @@ A rank lives either in the process that opened the session (`Session.attach`) or
 """
 
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kvstow.v1 import cache_pb2, identity_pb2
 
 from .calls import Calls
-from .errors import TRANSIENT, Refused, Unreachable
+from .errors import DEVICE_BUSY, TRANSIENT, KvstowError, Refused, Unreachable
 from .process import this_process
 from .standing import Standing, Ticket
+
+_BUSY_PAUSE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +27,17 @@ class RankMemory:
     Attributes:
         regions: the allocations, each once.
         groups: for each group of the layout, where its blocks lie in the regions.
+        fences: the rank's ring; none if its memory is not on a GPU, or if transfers never name one.
     """
 
     rank: int
     regions: Sequence[cache_pb2.Region]
     groups: Sequence[cache_pb2.GroupMemory]
+    fences: Sequence[cache_pb2.CudaEvent] = ()
     process: identity_pb2.Process = field(default_factory=this_process)
 
     def attach(self, calls: Calls, ticket: Ticket, limit_s: float) -> None:
-        """Ask the daemon to map it.
+        """Ask the daemon to map it; while copies of an earlier session still use it, ask again within `limit_s`.
 
         Raises:
             Refused, Unreachable: see `Calls.ask`.
@@ -42,8 +48,18 @@ class RankMemory:
             process=self.process,
             regions=self.regions,
             groups=self.groups,
+            fences=self.fences,
         )
-        calls.ask(calls.cache.AttachMemory, request, limit_s, ticket.boot_id)
+        until = time.monotonic() + limit_s
+        while True:
+            try:
+                calls.ask(calls.cache.AttachMemory, request, limit_s, ticket.boot_id)
+            except Refused as refused:
+                if refused.reason != DEVICE_BUSY or time.monotonic() + _BUSY_PAUSE_S > until:
+                    raise
+                time.sleep(_BUSY_PAUSE_S)
+            else:
+                return
 
     def detach(self, calls: Calls, ticket: Ticket, wait_s: float, limit_s: float) -> bool:
         """Ask the daemon to unmap it; True if no copy touches it any more.
@@ -77,11 +93,6 @@ class Ranks:
         self._limit_s = limit_s
         self._attached: dict[int, RankMemory] = {}
         self.lock = threading.Lock()
-
-    @property
-    def numbers(self) -> list[int]:
-        """The ranks attached."""
-        return list(self._attached)
 
     def attach(self, memory: RankMemory) -> None:
         """Attach a rank; if the session is not open or about to end, when it is open (again).
@@ -135,3 +146,12 @@ class Ranks:
             if drained:
                 del self._attached[rank]
             return drained
+
+    def detach_all(self, until: float) -> None:
+        """Detach every rank, waiting for copies until a time on the monotonic clock, or until the daemon does not answer.
+
+        It is gone then, or will see that this process is.
+        """
+        with suppress(KvstowError):
+            for rank in list(self._attached):
+                self.detach(rank, max(0.0, until - time.monotonic()))

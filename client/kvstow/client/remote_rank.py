@@ -25,7 +25,7 @@ class RemoteRank(Closing):
 
     Args:
         rank: 0 to the layout's world size - 1.
-        regions, groups: as for `Session.attach`.
+        regions, groups, fences: as for `Session.attach`.
         target: as for `Client`.
         limit_s: how long a call may take.
     """
@@ -37,11 +37,12 @@ class RemoteRank(Closing):
         groups: Sequence[cache_pb2.GroupMemory],
         target: str = "",
         limit_s: float = CONTROL_S,
+        fences: Sequence[cache_pb2.CudaEvent] = (),
     ) -> None:
         target = target or default_target()
         check_target(target)
         self._calls = Calls(target)
-        self._memory = RankMemory(rank, regions, groups)
+        self._memory = RankMemory(rank, regions, groups, fences)
         self._limit_s = limit_s
         self._attached: Ticket | None = None
         self._unanswered: Ticket | None = None

@@ -21,7 +21,6 @@ from kvstow.v1 import cache_pb2, identity_pb2
 from .calls import Budgets, Calls
 from .closing import Closing
 from .counters import Counters, Tally
-from .errors import KvstowError
 from .events import Callbacks, SessionEvents
 from .hits import Blocks, Hits, Keys, by_group, pack_blocks, pack_keys
 from .lookups import Hold, Lookups
@@ -92,6 +91,7 @@ class Session(Closing):
         rank: int,
         regions: Sequence[cache_pb2.Region],
         groups: Sequence[cache_pb2.GroupMemory],
+        fences: Sequence[cache_pb2.CudaEvent] = (),
     ) -> None:
         """Register the memory of a rank that lives in this process.
 
@@ -102,13 +102,14 @@ class Session(Closing):
             rank: 0 to the layout's world size - 1.
             regions: the allocations, each once; they must outlive the session.
             groups: for each group of the layout, where its blocks lie in the regions.
+            fences: the rank's ring (`ipc.FenceRing`), of a rank on a GPU; it must outlive the session, too.
 
         Raises:
             ValueError: the rank is attached already.
             Refused: the daemon cannot or does not map it.
             Unreachable: the daemon did not answer; the rank is attached when it does.
         """
-        self._ranks.attach(RankMemory(rank, regions, groups))
+        self._ranks.attach(RankMemory(rank, regions, groups, fences))
 
     def detach(self, rank: int, wait_s: float = 0.0) -> bool:
         """Take the memory of a rank back; its queued and running transfers are abandoned.
@@ -174,18 +175,21 @@ class Session(Closing):
         blocks: Blocks,
         generation: Generation,
         *,
+        fence: int | None = None,
         deadline_s: float = 0.0,
         budget_s: float | None = None,
     ) -> Transfer:
         """Offer blocks; the daemon copies those that are new to it and for which it has room.
 
-        The blocks must be written completely, on every rank, and must not change until the
-        transfer has ended.
+        The blocks must be written completely, on every rank, or will be when the fence is reached,
+        and must not change until the transfer has ended.
 
         Args:
             keys, blocks: what lies where, one block id for each key.
             generation: the one that was current when the computation of the KV began: of the
                 request's `Hits`, or `Session.generation` at that time.
+            fence: which fence of its ring every rank recorded behind the work that writes the
+                blocks; None: that work has ended.
             deadline_s: after how long the copy is reported overdue; 0 for the longest there is.
             budget_s: how long to wait for the daemon's answer; by default the session's budget.
 
@@ -195,9 +199,7 @@ class Session(Closing):
             ValueError: keys and blocks do not match, or a key has the wrong length.
         """
         groups = pack_blocks(keys, blocks, self._key_bytes)
-        if not groups:
-            return self._transfers.empty()
-        request = cache_pb2.StoreRequest(groups=groups, deadline_s=deadline_s)
+        request = cache_pb2.StoreRequest(groups=groups, deadline_s=deadline_s, fence=fence)
         return self._send(self._calls.cache.Store, request, generation, budget_s)
 
     def load(
@@ -206,17 +208,20 @@ class Session(Closing):
         blocks: Blocks,
         hits: Hits,
         *,
+        fence: int | None = None,
         deadline_s: float = 0.0,
         budget_s: float | None = None,
     ) -> Transfer:
         """Copy stored blocks into blocks of the engine.
 
-        Nothing may read or write the blocks until the transfer has ended; only when it is DONE
-        do they hold their bytes.
+        Nothing may read or write the blocks until the transfer has ended, but what comes before
+        the fence; only when it is DONE do they hold their bytes.
 
         Args:
             keys, blocks: what goes where, one block id for each key; all keys must be stored.
             hits: what a lookup said of them. Its lease is used up.
+            fence: which fence of its ring every rank recorded behind the last work that uses the
+                blocks for what they held before; None: that work has ended.
             deadline_s, budget_s: as for `store`.
 
         Raises:
@@ -225,10 +230,8 @@ class Session(Closing):
             ValueError: keys and blocks do not match, or a key has the wrong length.
         """
         groups = pack_blocks(keys, blocks, self._key_bytes)
-        if not groups:
-            return self._transfers.empty()
         request = cache_pb2.LoadRequest(
-            groups=groups, lease_id=hits.lease_id, deadline_s=deadline_s
+            groups=groups, lease_id=hits.lease_id, deadline_s=deadline_s, fence=fence
         )
         transfer = self._send(self._calls.cache.Load, request, hits.generation, budget_s)
         if transfer.id:
@@ -269,8 +272,7 @@ class Session(Closing):
 
         Returns:
             True if no copy touches the memory of this process's ranks any more. Otherwise the
-            transfers left are LOST, and the memory must not be reused by this process. A further
-            call returns the same.
+            transfers left are LOST, and this process must not reuse it. Repeated: the same.
 
         Raises:
             RuntimeError: called by a callback of the session; nothing was closed.
@@ -286,15 +288,13 @@ class Session(Closing):
         until = time.monotonic() + wait_s
         self._standing.wait_ended(wait_s)
         if self.state is not SessionState.AWAY:
-            for rank in self._ranks.numbers:
-                try:
-                    self.detach(rank, until - time.monotonic())
-                except KvstowError:
-                    break  # the daemon is gone, or will see that this process is
+            self._ranks.detach_all(until)
         return self._standing.wait_ended(until - time.monotonic())
 
     def _send(
         self, method: Any, request: Request, generation: Generation, budget_s: float | None
     ) -> Transfer:
+        if not request.groups:
+            return self._transfers.empty()
         budget_s = self._budgets.transfer_s if budget_s is None else budget_s
         return self._transfers.send(method, request, generation, max(0.0, budget_s))

@@ -83,7 +83,7 @@ def _refusing(invalid: type[Refusal], kind: str, number: int) -> Iterator[None]:
     try:
         yield
     except CudaOffError as error:
-        raise CudaOff(f"the daemon runs without CUDA: {error}", **facts) from error
+        raise CudaOff(f"{kind} {number}: {error}", **facts) from error
     except UnknownGpuError as error:
         visible = " ".join(error.visible)
         raise GpuUnknown(

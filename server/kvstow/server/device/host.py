@@ -37,7 +37,7 @@ PIECE_BYTES = 4 << 20
 """Small enough that a load waits less than a millisecond for the piece before it, large enough that the work per
 piece does not count."""
 
-NO_CUDA = "it takes memory in files only"
+NO_CUDA = "this daemon takes memory in files only"
 GONE = "its memory is gone: the engine's file was truncated"
 
 

@@ -1,0 +1,66 @@
+"""Fences and memory of GPUs in what a client sends."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from client.double import Double
+from kvstow.client import CudaEvent, CudaMemory, Refused, Region, RemoteRank, Session
+from kvstow.server.core import errors
+from support.waiting import wait_for
+
+GPU = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+REGION = Region(cuda_memory=CudaMemory(gpu_uuid=GPU, allocation=bytes(64), size_bytes=4096))
+FENCES = [CudaEvent(gpu_uuid=GPU, event=bytes([number]) * 64) for number in range(3)]
+BUSY = errors.DeviceBusy("the same memory is mapped for session 1")
+
+
+def test_a_ring_is_attached_and_transfers_name_its_fences(
+    double: Double, session: Session
+) -> None:
+    session.attach(0, [REGION], [], FENCES)
+    assert list(double.requests["AttachMemory"].regions) == [REGION]
+    assert list(double.requests["AttachMemory"].fences) == FENCES
+    session.store([b"key1"], [0], session.generation, fence=0)
+    assert double.requests["Store"].HasField("fence")
+    assert double.requests["Store"].fence == 0
+    hits = session.lookup("request", [b"key1"])
+    session.load([b"key1"], [0], hits, fence=2)
+    assert double.requests["Load"].fence == 2
+    session.store([b"key2"], [1], session.generation)
+    assert not double.requests["Store"].HasField("fence")
+
+
+def test_a_rank_of_another_process_brings_its_ring(
+    double: Double, session: Session, socket: Path
+) -> None:
+    with RemoteRank(1, [REGION], [], f"unix:{socket}", fences=FENCES) as rank:
+        rank.follow(session.ticket)
+    assert list(double.requests["AttachMemory"].fences) == FENCES
+
+
+def test_a_session_that_was_opened_again_waits_for_the_copies_of_the_lost_one(
+    double: Double, open_session: Callable[..., Session]
+) -> None:
+    """Its memory is the same, and the daemon lets go of it only after their end."""
+    session = open_session()
+    session.attach(0, [REGION], [], FENCES)
+    double.refusals["AttachMemory"] = BUSY
+    double.stage.end_stream(errors.NoSuchSession("gone"))
+    wait_for(lambda: double.calls["AttachMemory"] > 2, "further attempts")
+    del double.refusals["AttachMemory"]
+    wait_for(lambda: session.ticket is not None, "an open session")
+    assert list(double.requests["AttachMemory"].fences) == FENCES
+
+
+def test_an_attach_that_finds_the_device_busy_is_given_up_after_its_time(
+    double: Double, session: Session, socket: Path
+) -> None:
+    double.refusals["AttachMemory"] = BUSY
+    with RemoteRank(0, [REGION], [], f"unix:{socket}", limit_s=0.35) as rank:
+        with pytest.raises(Refused, match="DEVICE_BUSY"):
+            rank.follow(session.ticket)
+        assert double.calls["AttachMemory"] > 1
+        del double.refusals["AttachMemory"]
+        rank.follow(session.ticket)
