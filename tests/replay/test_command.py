@@ -93,7 +93,8 @@ def test_every_policy_is_tried_up_to_the_footprint(trace: Path) -> None:
 def test_near_enough_is_what_the_user_says(trace: Path) -> None:
     sizes = ("--pool-sizes", "64KiB,80KiB", "--policy", "lru")
     assert ask(trace, *sizes, "--within", "21")["enough_bytes"] == {"lru": 64 << 10}
-    assert ask(trace, "--pool-sizes", "64KiB", "--policy", "lru")["enough_bytes"] == {"lru": None}
+    one_block = ("--pool-sizes", str(BLOCK_BYTES), "--policy", "lru")
+    assert ask(trace, *one_block)["enough_bytes"] == {"lru": None}
 
 
 def test_the_answer_as_tables(trace: Path) -> None:
@@ -180,3 +181,12 @@ def test_the_way_there_is_shown_where_somebody_may_be_looking(trace: Path) -> No
     assert b"arc, 10.0 MiB" in shown
     assert b"\x1b" not in ended.stdout
     assert "pool" in ended.stdout.decode()
+
+
+def test_it_needs_nothing_of_the_daemons_libraries() -> None:
+    """Whoever installs the extra `cli` alone has none of them."""
+    code = "import sys, kvstow.cli.app; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    names = set(loaded.stdout.decode().split())
+    assert "kvstow.server.core.ledger" in names
+    assert not names & {"numpy", "prometheus_client", "pydantic_settings", "structlog"}

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvstow.server.core.books import Limits
 from kvstow.server.replay import POLICY_NAMES, Engine, Outcome, Trace
 from replay.traces import ids_of, trace_of
 
@@ -112,6 +113,15 @@ def test_no_pool_passes_the_ceiling(policy: str, prompts: list[list[int]], capac
     assert found.hits <= trace.known_count
     assert found.hits + found.misses == trace.block_count
     assert 0 <= found.stored - found.evicted <= capacity
+
+
+def test_a_trace_may_be_longer_than_a_session_may_have_transfers() -> None:
+    trace = trace_of([[1]] * (Limits().max_transfers + 2))
+    engine = Engine(1, "lru", trace.longest)
+    for request in trace.requests:
+        engine.serve(request)
+    engine.ledger.check()
+    assert engine.outcome() == Outcome(len(trace.requests) - 1, 1, 1, 0, 0)
 
 
 def test_arc_keeps_what_is_used_again_through_a_scan() -> None:

@@ -30,7 +30,7 @@ def test_only_full_blocks_count() -> None:
     trace = read(
         json_lines(
             [
-                line([1, 2, 3], timestamp=0, input_length=2 * BLOCK_TOKENS + 1),
+                line([1, 2, 3], timestamp=5, input_length=2 * BLOCK_TOKENS + 1),
                 short,
                 line([1, 2, 9], timestamp=2500),
                 line([1], timestamp=2500, input_length=2 * BLOCK_TOKENS - 1),
@@ -38,10 +38,10 @@ def test_only_full_blocks_count() -> None:
         )
     )
     assert [ids_of(request) for request in trace.requests] == [[1, 2], [], [1, 2, 9], [1]]
-    assert [request.at for request in trace.requests] == [0, 0.01, 2.5, 2.5]
+    assert [request.at for request in trace.requests] == [0.005, 0.01, 2.5, 2.5]
     assert trace.prompt_tokens == 2 * BLOCK_TOKENS + 1 + 15 + 48 + 31
     assert (trace.block_count, trace.distinct_count, trace.known_count) == (6, 3, 3)
-    assert (trace.ceiling, trace.longest, trace.duration_s) == (0.5, 3, 2.5)
+    assert (trace.ceiling, trace.longest, trace.duration_s) == (0.5, 3, 2.495)
 
 
 @given(
