@@ -1,24 +1,23 @@
 """The commands of `kvstow`."""
 
-import json
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from kvstow.client import Client, Unreachable, default_target
+from kvstow.client import Client, Unreachable
 from kvstow.v1 import reset_pb2
 
 from . import replay, rows, tables, top
 from .connection import connected, why_unreachable
+from .doctor.command import doctor
+from .options import AsJson, Target
+from .printing import console, print_json, print_table
 
 app = typer.Typer(
     name="kvstow",
@@ -29,20 +28,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-_PIPE_COLUMNS = 160
-"""What a table may take up where there is no screen."""
-
-Target = Annotated[
-    str,
-    typer.Option(
-        envvar="KVSTOW_TARGET",
-        help="The daemon: unix:/path/of/its/socket or host:port.",
-        default_factory=default_target,
-        show_default="its default socket",
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 def _say_version(wanted: bool) -> None:
@@ -70,10 +55,10 @@ def status(target: Target, as_json: AsJson = False) -> None:
         info, stats = client.server_info(), client.administration.stats()
     if as_json:
         slots = [rows.slots_row(slots) for slots in stats.slots]
-        _print_json(rows.server_row(info) | {"free_extents": stats.free_extents, "slots": slots})
+        print_json(rows.server_row(info) | {"free_extents": stats.free_extents, "slots": slots})
     else:
-        _print(tables.server_table(target, info))
-        _print(tables.pool_table(stats))
+        print_table(tables.server_table(target, info))
+        print_table(tables.pool_table(stats))
 
 
 @app.command()
@@ -82,9 +67,9 @@ def spaces(target: Target, as_json: AsJson = False) -> None:
     with connected(target) as client:
         listed = client.administration.spaces()
     if as_json:
-        _print_json([rows.space_row(space) for space in listed])
+        print_json([rows.space_row(space) for space in listed])
     else:
-        _print(tables.spaces_table(listed))
+        print_table(tables.spaces_table(listed))
 
 
 @app.command()
@@ -93,9 +78,9 @@ def sessions(target: Target, as_json: AsJson = False) -> None:
     with connected(target) as client:
         listed = client.administration.sessions()
     if as_json:
-        _print_json([rows.session_row(session) for session in listed])
+        print_json([rows.session_row(session) for session in listed])
     else:
-        _print(tables.sessions_table(listed))
+        print_table(tables.sessions_table(listed))
 
 
 @app.command()
@@ -111,9 +96,9 @@ def transfers(
         listed = client.administration.transfers(limit)
     if as_json:
         found = [rows.transfer_row(transfer) for transfer in listed.transfers]
-        _print_json({"total_count": listed.total_count, "transfers": found})
+        print_json({"total_count": listed.total_count, "transfers": found})
     else:
-        _print(tables.transfers_table(listed))
+        print_table(tables.transfers_table(listed))
 
 
 @app.command()
@@ -138,9 +123,9 @@ def reset(
     with connected(target) as client:
         results = _reset(client, space, wait)
     if as_json:
-        _print_json([rows.reset_row(number, result) for number, result in results.items()])
+        print_json([rows.reset_row(number, result) for number, result in results.items()])
     else:
-        _print(tables.resets_table(results))
+        print_table(tables.resets_table(results))
 
 
 @app.command(name="top")
@@ -152,11 +137,11 @@ def show_top(
     count: Annotated[int, typer.Option(min=0, help="End after so many; 0: never.")] = 0,
 ) -> None:
     """Watch what the daemon does, until Ctrl-C."""
-    console = _console()
+    screen = console()
     with (
         suppress(KeyboardInterrupt),
         connected(target) as client,
-        Live(console=console, auto_refresh=False) as live,
+        Live(console=screen, auto_refresh=False) as live,
     ):
         before = top.look(client)
         shown = 0
@@ -169,8 +154,11 @@ def show_top(
             except Unreachable as error:
                 live.update(Text(why_unreachable(target, error)), refresh=True)
             shown += 1
-    if not console.is_terminal:  # where there is one, the screen ends its own last line
-        console.line()
+    if not screen.is_terminal:  # where there is one, the screen ends its own last line
+        screen.line()
+
+
+app.command()(doctor)
 
 
 app.command()(replay.replay)
@@ -183,17 +171,3 @@ def _reset(
         return {space: client.administration.reset_space(space, wait_s)}
     results = client.administration.reset_all(wait_s)
     return {result.space_id: result.result for result in results}
-
-
-def _print(table: Table) -> None:
-    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
-    _console(width).print(table)
-
-
-def _console(width: int | None = None) -> Console:
-    """What engines call themselves is shown as it is: brackets in it are no markup."""
-    return Console(width=width, markup=False)
-
-
-def _print_json(value: rows.Row | Sequence[rows.Row]) -> None:
-    typer.echo(json.dumps(value, indent=2))

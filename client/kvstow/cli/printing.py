@@ -1,0 +1,28 @@
+"""How commands print: tables for people, JSON for programs."""
+
+import json
+import sys
+from collections.abc import Sequence
+
+import typer
+from rich.console import Console, RenderableType
+
+from .rows import Row
+
+_PIPE_COLUMNS = 160
+"""What a table may take up where there is no screen."""
+
+
+def print_table(table: RenderableType) -> None:
+    """Print a table, as wide as the screen."""
+    console(None if sys.stdout.isatty() else _PIPE_COLUMNS).print(table)
+
+
+def console(width: int | None = None) -> Console:
+    """What engines call themselves is shown as it is: brackets in it are no markup."""
+    return Console(width=width, markup=False)
+
+
+def print_json(value: Row | Sequence[Row]) -> None:
+    """Print JSON."""
+    typer.echo(json.dumps(value, indent=2))

@@ -1,0 +1,229 @@
+"""`kvstow doctor` against real daemons, of which something is really wrong."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from kvstow.cli.app import app
+from rpc.rig import served
+from support.client_engine import connected_engine
+from support.kvstowd import Kvstowd, environment, running_kvstowd
+from support.users import without_privileges
+from support.waiting import wait_for
+
+NAMES = [
+    "socket", "daemon", "transfers", "process", "pid-namespace", "ipc-namespace", "shared-mount",
+    "shared-memory", "memory", "pool", "huge-pages", "numa", "memlock", "gpus", "open-files",
+    "versions", "libraries", "clock",
+]  # fmt: skip
+MAY_LACK = {"gpus", "huge-pages", "numa", "shared-mount"}
+"""Checks of what not every machine has."""
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces")
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="kvstow-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def daemon(directory: Path) -> Iterator[Kvstowd]:
+    with running_kvstowd(directory, debug_service=True) as running:
+        yield running
+
+
+def examine(target: str, *words: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """Exit code, and the findings by the names of their checks."""
+    result = CliRunner().invoke(app, ["doctor", "--target", target, "--json", *words])
+    report = json.loads(result.stdout)
+    assert report["target"] == target
+    return result.exit_code, by_name(report)
+
+
+def examine_from(daemon: Kvstowd, *command: str) -> tuple[int, dict[str, dict[str, str]]]:
+    """The same from another place; `command` runs its arguments there."""
+    doctor = [sys.executable, "-m", "kvstow.cli", "doctor", "--target", daemon.target, "--json"]
+    ended = subprocess.run(
+        [*command, *doctor],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+        timeout=60,
+        check=False,
+    )
+    return ended.returncode, by_name(json.loads(ended.stdout))
+
+
+def by_name(report: Any) -> dict[str, dict[str, str]]:
+    findings = {finding["check"]: finding for finding in report["checks"]}
+    levels = [finding["level"] for finding in findings.values()]
+    assert len(findings) == len(report["checks"])
+    assert report["failures"] == levels.count("failure")
+    assert report["warnings"] == levels.count("warning")
+    for finding in findings.values():
+        assert set(finding) == {"check", "level", "found", "advice"}
+        assert finding["found"]
+        assert "\n" not in finding["found"] + finding["advice"]
+        assert bool(finding["advice"]) == (finding["level"] != "ok")
+    return findings
+
+
+def failures(findings: dict[str, dict[str, str]]) -> list[str]:
+    return [name for name, finding in findings.items() if finding["level"] == "failure"]
+
+
+def unshared(*kinds: str) -> Sequence[str]:
+    return ("unshare", *kinds, "--")
+
+
+def test_a_daemon_that_is_well_has_no_failure(daemon: Kvstowd) -> None:
+    code, findings = examine(daemon.target)
+    assert (code, failures(findings)) == (0, [])
+    assert [name for name in NAMES if name in findings] == list(findings)
+    assert set(NAMES) - set(findings) <= MAY_LACK
+    pid = daemon.process.pid
+    assert f"process {pid} listens" in findings["socket"]["found"]
+    assert "ready with a pool of 1.0 MiB" in findings["daemon"]["found"]
+    assert "1.0 MiB in /memfd:kvstow-pool" in findings["pool"]["found"]
+    assert findings["clock"]["level"] == "ok"
+
+
+def test_people_get_a_line_for_each_finding_and_one_for_what_to_do(daemon: Kvstowd) -> None:
+    daemon.kill()
+    result = CliRunner().invoke(app, ["doctor", "--target", daemon.target])
+    assert result.exit_code == 1
+    first, second, *_, last = result.stdout.splitlines()
+    assert first == f"failure  socket           nobody listens on {daemon.socket}"
+    assert second.strip().startswith("to do: start kvstowd")
+    assert last.startswith("failures: 1, warnings: ")
+
+
+def test_there_is_no_socket(directory: Path) -> None:
+    code, findings = examine(f"unix:{directory}/kvstow.sock")
+    assert (code, failures(findings)) == (1, ["socket"])
+    assert findings["socket"]["found"] == f"there is no {directory}/kvstow.sock"
+    assert not {"daemon", "process", "memory"} & set(findings)
+
+
+def test_the_file_is_no_socket(directory: Path) -> None:
+    (directory / "file").touch()
+    _, findings = examine(f"unix:{directory}/file")
+    assert findings["socket"]["found"] == f"{directory}/file is no socket"
+
+
+@pytest.mark.parametrize(("barred", "passes"), [("kvstow.sock", "0000"), (".", "0000")])
+def test_another_user_may_not_connect(daemon: Kvstowd, barred: str, passes: str) -> None:
+    owner, directory = daemon.socket.owner(), daemon.socket.parent
+    place = directory / barred
+    mode = place.stat().st_mode
+    directory.chmod(0o755)
+    place.chmod(0)
+    try:
+        with without_privileges():
+            code, findings = examine(daemon.target)
+    finally:
+        place.chmod(mode)
+    assert (code, failures(findings)) == (1, ["socket"])
+    assert f"{place} belongs to {owner}, mode {passes}; you are" in findings["socket"]["found"]
+    assert findings["socket"]["advice"].endswith(f"as {owner}")
+
+
+def test_anybody_may_replace_the_socket(daemon: Kvstowd) -> None:
+    daemon.socket.parent.chmod(0o777)
+    code, findings = examine(daemon.target)
+    assert (code, findings["socket"]["level"]) == (0, "warning")
+    assert str(daemon.socket.parent) in findings["socket"]["advice"]
+
+
+def test_the_daemon_is_stopped(daemon: Kvstowd) -> None:
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        code, findings = examine(daemon.target)
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    assert (code, failures(findings)) == (1, ["daemon"])
+    assert "does not answer" in findings["daemon"]["found"]
+    assert f"process {daemon.process.pid}" in findings["process"]["found"]
+
+
+def test_the_daemon_is_not_ready() -> None:
+    with served(ready=False) as starting:
+        code, findings = examine(f"unix:{starting.socket}")
+        assert (code, failures(findings)) == (1, ["daemon"])
+        assert "still prepares a pool of 64.0 KiB" in findings["daemon"]["found"]
+        assert "--wait" in findings["daemon"]["advice"]
+
+
+def test_the_daemon_is_shutting_down() -> None:
+    with served() as ending:
+        ending.daemon.drain(0)
+        _, findings = examine(f"unix:{ending.socket}")
+        assert "shutting down" in findings["daemon"]["found"]
+
+
+def test_a_transfer_is_past_its_deadline(directory: Path) -> None:
+    with (
+        running_kvstowd(directory, debug_service=True, max_deadline_s=0.01) as daemon,
+        connected_engine(daemon.target) as engine,
+        daemon.held_stores(),
+    ):
+        engine.begin_store([1], [0])
+        wait_for(lambda: failures(examine(daemon.target)[1]) == ["transfers"], "the deadline")
+        _, findings = examine(daemon.target)
+        assert "1 are past their deadline" in findings["transfers"]["found"]
+
+
+def test_the_daemon_runs_out_of_files(daemon: Kvstowd) -> None:
+    used = len(os.listdir(f"/proc/{daemon.process.pid}/fd"))
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (used, used))
+    code, findings = examine(daemon.target)
+    assert (code, findings["open-files"]["level"]) == (1, "failure")
+    assert findings["open-files"]["found"] == f"{used} of {used} are in use"
+
+
+@pytest.mark.parametrize(("wanted", "code"), [("1MiB", 0), ("1024 TiB", 1)])
+def test_whether_a_pool_would_fit_is_said_before_the_start(
+    directory: Path, wanted: str, code: int
+) -> None:
+    found, findings = examine(f"unix:{directory}/kvstow.sock", "--pool-size", wanted)
+    assert (found, failures(findings)) == (code, ["memory"] * code)
+    assert "yet" in findings["socket"]["found"]
+
+
+@pytest.mark.parametrize("wanted", ["much", "0", "-1GiB", "1GB", "nan"])
+def test_what_is_no_size_is_refused(wanted: str) -> None:
+    assert CliRunner().invoke(app, ["doctor", f"--pool-size={wanted}"]).exit_code == 2
+
+
+@as_root
+def test_this_side_has_another_ipc_namespace(daemon: Kvstowd) -> None:
+    code, findings = examine_from(daemon, *unshared("--ipc"))
+    assert (code, findings["ipc-namespace"]["level"]) == (0, "warning")
+
+
+@as_root
+def test_this_side_does_not_see_the_daemons_process(daemon: Kvstowd) -> None:
+    code, findings = examine_from(daemon, *unshared("--pid", "--fork", "--mount-proc"))
+    assert (code, findings["process"]["level"]) == (0, "warning")
+    assert findings["pid-namespace"]["level"] == "warning"
+    assert not {"memory", "pool", "memlock", "open-files", "shared-mount"} & set(findings)
+
+
+@as_root
+def test_this_side_has_another_shared_memory(daemon: Kvstowd) -> None:
+    hide = 'mount -t tmpfs -o size=32M none /dev/shm && exec "$@"'
+    code, findings = examine_from(daemon, *unshared("--mount"), "sh", "-c", hide, "sh")
+    assert (code, failures(findings)) == (1, ["shared-mount"])
+    assert findings["shared-memory"]["level"] == "warning"
