@@ -21,7 +21,7 @@ from .printing import console, print_json, print_table
 
 app = typer.Typer(
     name="kvstow",
-    help="Shows and steers a running kvstowd.",
+    help="Shows and steers a running kvstowd, and plans for one.",
     epilog="Exit codes: 1 the daemon said no, 2 the command line is wrong, 3 no daemon answers, "
     "4 the trace cannot be used.",
     no_args_is_help=True,
