@@ -19,6 +19,7 @@ SETUP := .venv/.setup
 DEMO := .venv/.setup-demo
 WEIGHTS := .venv/.setup-weights
 GENERATOR := .venv-proto/.setup
+PROMETHEUS := .tools/prometheus/.setup
 VLLM := .venv-vllm/.setup
 VLLM_DEMO := .venv-vllm/.setup-demo
 
@@ -26,7 +27,7 @@ VLLM_DEMO := .venv-vllm/.setup-demo
 .PHONY: help setup demo test coverage bench proto wheel clean distclean
 .PHONY: vllm-env vllm-demo test-vllm bench-vllm
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
-.PHONY: check-metrics metrics-page
+.PHONY: check-metrics metrics-page check-dashboards dashboards test-operate
 .PHONY: check-settings settings-page
 .PHONY: fix fix-format fix-lint
 
@@ -59,7 +60,7 @@ demo: $(WEIGHTS) ## kill a real engine and see the next one get its KV cache bac
 	@$(BIN)/python -m examples.demo
 
 test: $(WEIGHTS) ## run every test that needs no accelerator
-	$(BIN)/python -m pytest -m 'not gpu'
+	$(BIN)/python -m pytest -m 'not gpu and not prometheus'
 
 coverage: $(DEMO) ## measure how much of the core its tests reach
 	$(BIN)/python -m coverage run -m pytest tests/core tests/scenarios
@@ -68,7 +69,7 @@ coverage: $(DEMO) ## measure how much of the core its tests reach
 bench: $(DEMO) ## run the benchmarks
 	$(BIN)/python -m bench
 
-check: check-format check-lint check-types check-imports check-proto check-sizes check-metrics check-settings ## run all checks
+check: check-format check-lint check-types check-imports check-proto check-sizes check-metrics check-dashboards check-settings ## run all checks
 
 check-format: $(SETUP)
 	$(BIN)/ruff format --check --diff
@@ -95,6 +96,9 @@ check-sizes: $(SETUP)
 check-metrics: $(SETUP)
 	$(BIN)/python scripts/metrics_page.py --check
 
+check-dashboards: $(SETUP)
+	$(BIN)/python -m deploy.grafana --check
+
 check-settings: $(SETUP)
 	$(BIN)/python scripts/settings_page.py --check
 
@@ -116,6 +120,17 @@ proto: $(GENERATOR) ## generate the Python code of the protocol
 
 metrics-page: $(SETUP) ## write the tables of docs/metrics.md
 	$(BIN)/python scripts/metrics_page.py
+
+dashboards: $(SETUP) ## write the dashboards of deploy/grafana
+	$(BIN)/python -m deploy.grafana
+
+$(PROMETHEUS): scripts/get_prometheus.sh
+	@echo "unpacking Prometheus into .tools (once)"
+	scripts/get_prometheus.sh $(dir $@)
+	@touch $@
+
+test-operate: $(SETUP) $(PROMETHEUS) ## run the tests of rules, alerts and dashboards with a real Prometheus
+	$(BIN)/python -m pytest -m prometheus tests/metrics
 
 settings-page: $(SETUP) ## write the table of docs/configuration.md
 	$(BIN)/python scripts/settings_page.py
@@ -157,4 +172,4 @@ clean: ## remove what builds and tests left behind
 	find proto server client tests bench examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean ## remove the environments and the copy kernel as well
-	rm -rf .venv .venv-proto .venv-vllm $(dir $(KERNEL))_copy_spans.so
+	rm -rf .venv .venv-proto .venv-vllm .tools $(dir $(KERNEL))_copy_spans.so

@@ -12,7 +12,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOTS = ("server", "client", "tests", "bench", "examples", "scripts")
+ROOTS = ("server", "client", "tests", "bench", "examples", "scripts", "deploy")
 MAX_FUNCTION_LINES = 40
 MAX_MODULE_LINES = 300
 MAX_CLASS_ATTRIBUTES = 12

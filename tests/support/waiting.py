@@ -7,15 +7,21 @@ DEADLINE_S = 60.0
 """Longer than anything here takes on a busy machine; reached only when something is broken."""
 
 
-def wait_for(condition: Callable[[], object], what: str, deadline_s: float = DEADLINE_S) -> None:
+def wait_for(
+    condition: Callable[[], object],
+    what: str,
+    deadline_s: float = DEADLINE_S,
+    every_s: float = 0.002,
+) -> None:
     """Return once `condition` holds.
 
     Args:
         condition: asked again and again; must not change anything.
         what: what is waited for, for the message of a failure.
         deadline_s: when to give up.
+        every_s: how often to ask.
     """
     until = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < until, f"in {deadline_s} s it never came to this: {what}"
-        time.sleep(0.002)
+        time.sleep(every_s)

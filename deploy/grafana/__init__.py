@@ -1,0 +1,1 @@
+"""The Grafana dashboards, as code: `python -m deploy.grafana` writes `dashboards/*.json`, which Grafana is given."""
