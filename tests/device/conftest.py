@@ -2,8 +2,9 @@
 
 import itertools
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,11 @@ from pathlib import Path
 import pytest
 
 from device.rig import EngineFile, GpuMemory, Rig
+from device.stub import BATCHES, StubMemory, compiled, count, library
 from kvstow.server.device.cuda.device import CudaDevice
+from kvstow.server.device.cuda.driver import Driver
+from kvstow.server.device.cuda.gpu import LIMIT_S
+from kvstow.server.device.cuda.libcuda import LibCuda
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.kernel import LIBRARY, CopyKernel, NativeKernel, NumpyKernel
 from kvstow.server.device.pool import HostPool
@@ -67,21 +72,41 @@ class CudaRig(Rig):
     driver: DriverModel
 
 
-@contextmanager
-def cuda_rig(
-    pool: HostPool, *, pinned: bool = True, batched: bool = True, gpu_count: int = 2, seed: int = 0
-) -> Iterator[CudaRig]:
-    """The CUDA device; what it leaves behind, and what it did that CUDA forbids, fails the test."""
-    driver = DriverModel(World(gpu_count, seed), pinned=pinned, batched=batched)
-    engine = EngineProcess(driver.world)
-    device = CudaDevice(
+def cuda_device(
+    driver: Driver,
+    pool: HostPool,
+    *,
+    pinned: bool,
+    clock: Callable[[], float] = time.monotonic,
+    limit_s: float = LIMIT_S,
+) -> CudaDevice:
+    """A device with small pieces and chunks, so that there are many of both."""
+    return CudaDevice(
         driver,
         pool,
         pinned=pinned,
         watchdog_s=WATCHDOG_S,
         piece_bytes=PIECE_BYTES,
         chunk_bytes=CHUNK_BYTES,
+        clock=clock,
+        limit_s=limit_s,
     )
+
+
+@contextmanager
+def cuda_rig(
+    pool: HostPool,
+    *,
+    pinned: bool = True,
+    batched: bool = True,
+    seed: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+    limit_s: float = LIMIT_S,
+) -> Iterator[CudaRig]:
+    """The CUDA device; what it leaves behind, and what it did that CUDA forbids, fails the test."""
+    driver = DriverModel(World(2, seed), pinned=pinned, batched=batched)
+    engine = EngineProcess(driver.world)
+    device = cuda_device(driver, pool, pinned=pinned, clock=clock, limit_s=limit_s)
     device.pin(lambda done_bytes: None)
     allocate = partial(GpuMemory, engine)
     yield CudaRig(device, pool.memory.view, allocate, engine, driver)
@@ -96,20 +121,48 @@ def cuda(pool: HostPool) -> Iterator[CudaRig]:
         yield rig
 
 
-CUDA_RIGS: dict[str, dict[str, bool]] = {
-    "cuda": {},
-    "cuda-without-batches": {"batched": False},
-    "cuda-unpinned": {"pinned": False},
+CUDA_RIGS: dict[str, Callable[[HostPool], AbstractContextManager[Rig]]] = {
+    "cuda": cuda_rig,
+    "cuda-without-batches": partial(cuda_rig, batched=False),
+    "cuda-unpinned": partial(cuda_rig, pinned=False),
 }
-RIGS = [pytest.param("native", marks=native), "numpy", *CUDA_RIGS]
+STUB_RIGS = {f"libcuda-batches-{batches}": batches for batches in BATCHES}
+RIGS = [
+    pytest.param("native", marks=native),
+    "numpy",
+    *CUDA_RIGS,
+    *(pytest.param(name, marks=compiled) for name in STUB_RIGS),
+]
+
+
+@contextmanager
+def stub_rig(pool: HostPool, batches: str, gpu: int = 0) -> Iterator[Rig]:
+    """The CUDA device over the binding of the real driver, and a library that needs no GPU."""
+    driver = LibCuda(library(batches))
+    device = cuda_device(driver, pool, pinned=True)
+    device.pin(lambda done_bytes: None)
+    kept: list[StubMemory] = []  # a real engine keeps its memory, and the library does not
+
+    def allocate(size_bytes: int) -> StubMemory:
+        kept.append(StubMemory(driver.gpus()[gpu].uuid, size_bytes))
+        return kept[-1]
+
+    yield Rig(device, pool.memory.view, allocate)
+    device.close()
+    things = ("mapped", "locked", "made", "contexts")
+    assert [count(batches, thing) for thing in things] == [0] * len(things)
 
 
 @pytest.fixture(params=RIGS)
 def rig(request: pytest.FixtureRequest, pool: HostPool, shared_memory: Path) -> Iterator[Rig]:
     """Whatever the contract is asked of."""
     if request.param in CUDA_RIGS:
-        with cuda_rig(pool, **CUDA_RIGS[request.param]) as over_model:
+        with CUDA_RIGS[request.param](pool) as over_model:
             yield over_model
+        return
+    if request.param in STUB_RIGS:
+        with stub_rig(pool, STUB_RIGS[request.param]) as over_library:
+            yield over_library
         return
     kernel = NativeKernel(LIBRARY) if request.param == "native" else NumpyKernel()
     device = HostDevice(pool, copy_threads=2, piece_bytes=PIECE_BYTES, kernel=kernel)

@@ -15,6 +15,7 @@ from kvstow.server.device.base import (
     CopyOwner,
     Device,
     Direction,
+    Fence,
     Region,
 )
 from kvstow.server.device.handles import Handle, SharedMemoryHandle
@@ -144,9 +145,10 @@ def make_copy(
     session: int = 1,
     transfer: int = 1,
     rank: int = 0,
+    fence: Fence | None = None,
 ) -> Copy:
     """A copy with the numbers that a test does not care about filled in."""
-    return Copy(session, transfer, rank, direction, regions, spans, owner)
+    return Copy(session, transfer, rank, direction, regions, spans, owner, fence)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """What every device promises: the right bytes in the right places, one end per copy, no surprise afterwards."""
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -259,8 +259,8 @@ def test_every_copy_ends_once_whatever_happens_to_it(rig: Rig, seed: int) -> Non
             owners.append(owner)
             spans = blocks_in_a_row(int(random.integers(0, 16)), 4096)
             direction = list(Direction)[random.integers(2)]
-            numbers = {"session": session, "transfer": transfer, "rank": int(random.integers(2))}
-            device.submit(make_copy(owner, direction, spans, [region], **numbers))
+            copy = make_copy(owner, direction, spans, [region], session=session, transfer=transfer)
+            device.submit(replace(copy, rank=int(random.integers(2))))
             if random.random() < 0.2:
                 owner.abandon()
 

@@ -37,6 +37,7 @@ class DriverModel(Rules):
     Attributes:
         own_process: what the daemon itself might export.
         pinned: see above.
+        tells_sizes: whether the size of imported memory is told.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class DriverModel(Rules):
         self.world = world
         self.own_process = EngineProcess(world)
         self.pinned = pinned
+        self.tells_sizes = True
         self._batched = batched
 
     def gpus(self) -> Sequence[GpuInfo]:
@@ -89,7 +91,8 @@ class DriverModel(Rules):
 
     def memory_bytes(self, address: int) -> int | None:
         self.begin("memory_bytes")
-        return self.find(address, Mapped).allocation.view.size
+        size_bytes = self.find(address, Mapped).allocation.view.size
+        return size_bytes if self.tells_sizes else None
 
     def create_stream(self) -> int:
         self.begin("create_stream")

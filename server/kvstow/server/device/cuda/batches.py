@@ -15,6 +15,9 @@ import numpy.typing as npt
 from kvstow.server.core.spans import Offsets, Spans
 from kvstow.server.device.base import Direction
 
+MAX_PITCH_BYTES = (1 << 31) - 1
+"""Longest distance of rows (`CU_DEVICE_ATTRIBUTE_MAX_PITCH`)."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
@@ -176,11 +179,12 @@ def _begins(
     """Tell which copies begin a group of rows.
 
     A copy belongs to the group of the one before it if both are of one size and in one chunk, and if it lies as far from
-    it as that one from its own predecessor, on both sides and not less than its size.
+    it as that one from its own predecessor, on both sides, not less than its size and not more than the driver takes.
     """
     steps = np.stack((np.diff(device), np.diff(host)))
-    joins = (np.diff(size) == 0) & (np.diff(chunk) == 0) & (steps >= size[1:]).all(axis=0)
-    begins = np.ones(len(size), dtype=np.bool_)
-    begins[1:] = ~joins
-    begins[2:] |= (np.diff(steps) != 0).any(axis=0)
+    joins = (np.diff(size) == 0) & (np.diff(chunk) == 0)
+    joins &= ((steps >= size[1:]) & (steps <= MAX_PITCH_BYTES)).all(axis=0)
+    alone = np.append(True, ~joins)  # nothing joins these to what is before them
+    begins = alone.copy()
+    begins[2:] |= (np.diff(steps) != 0).any(axis=0) & ~alone[1:-1]
     return begins

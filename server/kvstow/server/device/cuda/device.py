@@ -29,7 +29,7 @@ from .batches import HostChunks
 from .context import CudaRegion
 from .driver import CudaError, Driver
 from .fences import CudaFence
-from .gpu import Gpu, Terms
+from .gpu import LIMIT_S, Gpu, Terms
 from .lane import PIECE_BYTES
 from .pinning import CHUNK_BYTES, PinnedPool
 
@@ -48,6 +48,7 @@ class CudaDevice:
         watchdog_s: how long a call of the driver may take before its GPU counts as stuck.
         piece_bytes: most that is copied before another copy may get in between.
         chunk_bytes: most that is page-locked in one call.
+        limit_s: how long others wait for a GPU that does not count as stuck.
         clock: seconds of a clock that never goes back.
     """
 
@@ -60,11 +61,14 @@ class CudaDevice:
         watchdog_s: float,
         piece_bytes: int = PIECE_BYTES,
         chunk_bytes: int = CHUNK_BYTES,
+        limit_s: float = LIMIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         memory = pool.memory
         host = HostChunks(memory.address, chunk_bytes if pinned else memory.view.size)
-        terms = Terms(driver, host, memory.view.size, pinned, watchdog_s, clock, piece_bytes)
+        terms = Terms(
+            driver, host, memory.view.size, pinned, watchdog_s, clock, piece_bytes, limit_s
+        )
         self._gpus = {info.uuid: Gpu(info, terms) for info in driver.gpus()}
         self._pinned = PinnedPool(memory, chunk_bytes) if pinned else None
         self._watch = Watchdog(tuple(self._gpus.values()))

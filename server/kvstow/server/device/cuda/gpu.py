@@ -35,6 +35,9 @@ from .driver import CudaError, Driver, GpuInfo
 from .fences import CudaFence
 from .lane import PIECE_BYTES, Path
 
+LIMIT_S = 20.0
+"""Longer than a context takes to make on a busy machine, shorter than an engine waits for its attach."""
+
 
 @dataclass(frozen=True, slots=True)
 class Terms:
@@ -58,7 +61,7 @@ class Terms:
     watchdog_s: float
     clock: Callable[[], float]
     piece_bytes: int = PIECE_BYTES
-    limit_s: float = 20.0
+    limit_s: float = LIMIT_S
 
 
 class Gpu:

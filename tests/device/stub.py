@@ -1,0 +1,53 @@
+"""A CUDA driver in C that needs no GPU (`support/libcuda_stub.c`), and engine memory for it."""
+
+import ctypes
+import functools
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from device.rig import Bytes
+from kvstow.server.device.cuda.driver import HANDLE_BYTES
+from kvstow.server.device.handles import CudaHandle
+
+SOURCE = Path(__file__).parents[1] / "support" / "libcuda_stub.c"
+BATCHES = ["none", "12", "13"]
+"""Which form of the copies in batches it has: none, that of CUDA 12.8, that of 13.0."""
+
+compiled = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+
+
+@functools.cache
+def library(batches: str) -> str:
+    """Compile the driver, once."""
+    directory = tempfile.mkdtemp(prefix="kvstow-stub-")
+    path = f"{directory}/libcuda-{batches}.so"
+    define = [] if batches == "none" else [f"-DBATCHES={batches}"]
+    command = ["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *define]
+    subprocess.run([*command, "-o", path, str(SOURCE)], check=True)
+    return path
+
+
+def count(batches: str, name: str) -> int:
+    """How much of something there is in the driver."""
+    return ctypes.c_int64.in_dll(ctypes.CDLL(library(batches)), f"stub_{name}").value
+
+
+class StubMemory:
+    """Engine memory of the stub: its handle is its address and its size."""
+
+    def __init__(self, gpu_uuid: str, size_bytes: int) -> None:
+        self._view: Bytes = np.zeros(size_bytes, dtype=np.uint8)
+        named = np.array([self._view.ctypes.data, size_bytes], dtype=np.uint64).tobytes()
+        handle = named.ljust(HANDLE_BYTES, b"\0")
+        self.handle = CudaHandle(gpu_uuid, handle, 0, size_bytes)
+
+    def read(self) -> Bytes:
+        return self._view.copy()
+
+    def write(self, content: Bytes) -> None:
+        self._view[:] = content
