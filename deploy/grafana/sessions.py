@@ -64,6 +64,30 @@ DASHBOARD = Dashboard(
             ),
         ),
         Row(
+            "Devices",
+            (
+                Chart(
+                    "Devices that answer",
+                    Unit.YES_OR_NO,
+                    "Whether each device answers in its time. No: sessions with memory on it find nothing; see the runbook, "
+                    "KvstowDeviceUnhealthy.",
+                    (Query(series("kvstow_device_healthy"), "{{instance}} {{device}}"),),
+                ),
+                Chart(
+                    "Copies given to devices",
+                    Unit.COUNT,
+                    "Copies that each device was given and has not ended. A depth that only grows on one device points to "
+                    "that device; on all of them, to more work than the bus can move.",
+                    (
+                        Query(
+                            total(series("kvstow_copy_queue_depth"), "device", "direction"),
+                            "{{device}} {{direction}}",
+                        ),
+                    ),
+                ),
+            ),
+        ),
+        Row(
             "Calls",
             (
                 Chart(

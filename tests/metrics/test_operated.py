@@ -38,6 +38,9 @@ NOTHING_TO_SEE = {
 }
 """Zero in a daemon without errors, whose readers keep up."""
 
+TOO_SHORT_TO_SEE = {"sessions: Copies given to devices, {{device}} {{direction}}"}
+"""Copies take a millisecond; whether one is under way when Prometheus looks is chance."""
+
 
 @dataclass
 class Watched:
@@ -88,7 +91,8 @@ def watched() -> Iterator[Watched]:
 def test_every_panel_shows_something(watched: Watched, query: PanelQuery) -> None:
     values = watched.values(query.expression)
     assert values
-    assert (max(values) > 0) == (query.name not in NOTHING_TO_SEE)
+    if query.name not in TOO_SHORT_TO_SEE:
+        assert (max(values) > 0) == (query.name not in NOTHING_TO_SEE)
     assert min(values) >= 0
     assert query.unit != "percentunit" or max(values) <= 1
 

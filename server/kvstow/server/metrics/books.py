@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -11,6 +11,7 @@ from kvstow.server.core.errors import Refusal
 from kvstow.server.core.snapshot import Snapshot
 from kvstow.server.core.types import SessionEnd, TransferKind, TransferState
 from kvstow.server.daemon import Daemon, Status
+from kvstow.server.device.base import DeviceHealth, Direction
 
 from .families import pool, service, sessions, transfers
 from .labels import BoundedLabels
@@ -75,6 +76,16 @@ def _status(status: Status) -> Iterator[Metric]:
     yield service.LOCK_HELD.one(status.lock.held_s)
     yield service.LOCK_HELD_MAX.one(status.lock.longest_s)
     yield transfers.STUCK.one(status.stuck_count)
+    yield from _devices(status.devices)
+
+
+def _devices(devices: Sequence[DeviceHealth]) -> Iterator[Metric]:
+    yield transfers.DEVICE_HEALTHY.rows(((each.device,), each.healthy) for each in devices)
+    yield transfers.COPY_QUEUE_DEPTH.rows(
+        ((each.device, direction.value), each.queue_depths[direction])
+        for each in devices
+        for direction in Direction
+    )
 
 
 def _pool(snapshot: Snapshot) -> Metric:

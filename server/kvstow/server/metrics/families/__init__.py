@@ -12,7 +12,7 @@ SECTIONS: tuple[tuple[str, tuple[Family, ...]], ...] = (
     ("The daemon", service.ALL),
     ("The host pool", pool.ALL),
     ("Blocks", blocks.ALL),
-    ("Transfers and copies", transfers.ALL),
+    ("Transfers, copies and devices", transfers.ALL),
     ("Sessions, leases and streams", sessions.ALL),
     ("The process", service.PROCESS),
 )

@@ -1,8 +1,9 @@
-"""Families about transfers and their copies."""
+"""Families about transfers, their copies, and the devices that make them."""
 
 from kvstow.server.metrics.family import Family, Kind
 
 _DIRECTION = (("direction", "`store`, `load`"),)
+_DEVICE = (("device", "`host` for memory in files, else the UUID of a GPU"),)
 _KIND = ("kind", "`store`, `load`")
 
 TRANSFERS = Family(
@@ -58,6 +59,21 @@ COPY_DURATION = Family(
     _DIRECTION,
 )
 
+DEVICE_HEALTHY = Family(
+    "kvstow_device_healthy",
+    Kind.GAUGE,
+    "1 or 0",
+    "1 while the device answers in its time. While it does not, sessions with memory on it find nothing.",
+    _DEVICE,
+)
+COPY_QUEUE_DEPTH = Family(
+    "kvstow_copy_queue_depth",
+    Kind.GAUGE,
+    "copies",
+    "Copies of single ranks that the device was given and that have not ended.",
+    (*_DEVICE, *_DIRECTION),
+)
+
 ALL = (
     TRANSFERS,
     IN_FLIGHT,
@@ -67,4 +83,6 @@ ALL = (
     LATE_COMPLETIONS,
     COPY_BYTES,
     COPY_DURATION,
+    DEVICE_HEALTHY,
+    COPY_QUEUE_DEPTH,
 )
