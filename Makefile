@@ -29,6 +29,7 @@ VLLM_DEMO := .venv-vllm/.setup-demo
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
 .PHONY: check-metrics metrics-page check-dashboards dashboards test-operate
 .PHONY: check-settings settings-page
+.PHONY: check-deploy kubernetes-rules image-check
 .PHONY: fix fix-format fix-lint
 
 help:
@@ -69,7 +70,7 @@ coverage: $(DEMO) ## measure how much of the core its tests reach
 bench: $(DEMO) ## run the benchmarks
 	$(BIN)/python -m bench
 
-check: check-format check-lint check-types check-imports check-proto check-sizes check-metrics check-dashboards check-settings ## run all checks
+check: check-format check-lint check-types check-imports check-proto check-sizes check-metrics check-dashboards check-settings check-deploy ## run all checks
 
 check-format: $(SETUP)
 	$(BIN)/ruff format --check --diff
@@ -102,6 +103,10 @@ check-dashboards: $(SETUP)
 check-settings: $(SETUP)
 	$(BIN)/python scripts/settings_page.py --check
 
+check-deploy: $(SETUP)
+	$(BIN)/hadolint Dockerfile
+	$(BIN)/python scripts/kubernetes_rules.py --check
+
 fix: fix-lint fix-format ## repair what a machine can repair
 
 fix-format: $(SETUP)
@@ -120,6 +125,12 @@ proto: $(GENERATOR) ## generate the Python code of the protocol
 
 metrics-page: $(SETUP) ## write the tables of docs/metrics.md
 	$(BIN)/python scripts/metrics_page.py
+
+kubernetes-rules: $(SETUP) ## write the rules of deploy/prometheus for the Prometheus Operator
+	$(BIN)/python scripts/kubernetes_rules.py
+
+image-check: $(SETUP) ## build the image, run it in containers and the unit in a booted system; as root
+	scripts/image_check.sh
 
 dashboards: $(SETUP) ## write the dashboards of deploy/grafana
 	$(BIN)/python -m deploy.grafana

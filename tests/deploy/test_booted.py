@@ -1,0 +1,168 @@
+"""The unit under a systemd that was booted for it; `make image-check` runs these tests.
+
+One system is booted for all of them. A script in it does what an administrator would, and each test reads what came of it.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+BASE = os.environ.get("CHECK_BASE", "")
+IMAGE = os.environ.get("CHECK_IMAGE", "")
+ROOT = Path(__file__).resolve().parents[2]
+UNIT = ROOT / "deploy" / "systemd" / "kvstowd.service"
+BOOT_S = 110
+
+pytestmark = pytest.mark.skipif(not BASE, reason="needs a base system: make image-check")
+
+CHECK_UNIT = """
+[Unit]
+After=kvstowd.service
+SuccessAction=poweroff
+FailureAction=poweroff
+[Service]
+Type=oneshot
+ExecStart=/check
+[Install]
+WantedBy=multi-user.target
+"""
+
+SCRIPT = r"""#!/bin/bash
+exec >/out/log 2>&1; set -x
+await() { for _ in $(seq 600); do eval "$1" && return; sleep 0.1; done; echo "never came to this: $1"; }
+show() { systemctl show kvstowd --property="$1" --value; }
+as_kvstow() { setpriv --reuid=kvstow --regid=kvstow --clear-groups "$@"; }
+
+# Started before this, because it comes after it: so it is ready.
+systemctl show kvstowd >/out/started
+as_kvstow kvstow status >/out/status
+as_kvstow env PYTHONPATH=/tests python -c '
+from support.client_engine import connected_engine
+with connected_engine("unix:/run/kvstow/kvstow.sock") as engine:
+    engine.store([1, 2], [0, 1])
+    engine.load([1, 2], [8, 9])
+    print("stored and loaded")
+' >/out/engine
+ls -ld /run/kvstow /run/kvstow/kvstow.sock | cut -d" " -f1,3 >/out/directory
+python -c 'import urllib.request as r; print(r.urlopen("http://127.0.0.1:9478/metrics").status)' >/out/metrics
+
+# Killed, and back.
+first=$(show MainPID); systemctl kill --signal=KILL kvstowd
+await '[ "$(show MainPID)" != "$first" ] && [ "$(show ActiveState)" = active ]'
+systemctl show kvstowd >/out/killed
+
+# Hung: it says nothing, is told to stop, does not, and is replaced.
+mkdir -p /run/systemd/system/kvstowd.service.d
+printf '[Service]\nWatchdogSec=2\nTimeoutStopSec=2\n' >/run/systemd/system/kvstowd.service.d/short.conf
+systemctl daemon-reload; systemctl restart kvstowd
+second=$(show MainPID); systemctl kill --signal=STOP kvstowd
+await '[ "$(show MainPID)" != "$second" ] && [ "$(show ActiveState)" = active ]'
+systemctl show kvstowd >/out/hung
+
+systemctl stop kvstowd
+systemctl show kvstowd >/out/stopped
+journalctl --unit=kvstowd --no-pager --output=cat >/out/journal
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where the booted system has left what it found."""
+    system = tmp_path_factory.mktemp("booted") / "system"
+    out = system.parent / "out"
+    out.mkdir()
+    # Of the image, what the unit expects to be installed.
+    mounted = subprocess.check_output(["docker", "image", "mount", IMAGE], text=True).strip()
+    try:
+        subprocess.run(["cp", "--archive", BASE, system], check=True)
+        prepare(system)
+        log = boot(system, out, Path(mounted, "opt/kvstow"))
+        assert (out / "stopped").exists(), f"{log}\n{(out / 'log').read_text()}"
+        yield out
+    finally:
+        subprocess.run(["docker", "image", "unmount", IMAGE], check=True, capture_output=True)
+        shutil.rmtree(system)
+
+
+def prepare(system: Path) -> None:
+    """Install the unit and the script."""
+    subprocess.run(["useradd", "--root", system, "--system", "kvstow"], check=True)
+    units = system / "etc" / "systemd" / "system"
+    shutil.copy(UNIT, units)
+    (units / "check.service").write_text(CHECK_UNIT)
+    script = SCRIPT.replace("#!/bin/bash", "#!/bin/bash\nPATH=/opt/kvstow/bin:$PATH")
+    (system / "check").write_text(script)
+    (system / "check").chmod(0o755)
+    (system / "etc" / "default" / "kvstowd").write_text("KVSTOW_POOL_SIZE=64MiB\n")
+    enable = ["systemctl", "--root", system, "enable", "kvstowd.service", "check.service"]
+    subprocess.run(enable, check=True, capture_output=True)
+
+
+def boot(system: Path, out: Path, installed: Path) -> str:
+    """Boot it, wait until it has powered itself off, and return what it said."""
+    binds = [
+        f"--bind={out}:/out",
+        f"--bind-ro={installed}:/opt/kvstow",
+        f"--bind-ro={ROOT / 'tests' / 'support'}:/tests/support",
+    ]
+    alone = ["--quiet", "--register=no", "--keep-unit", "--private-network", "--boot"]
+    booted = subprocess.run(
+        ["systemd-nspawn", f"--directory={system}", *binds, *alone],
+        check=False,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=BOOT_S,
+    )
+    return booted.stdout + booted.stderr
+
+
+def properties(path: Path) -> Mapping[str, str]:
+    """What `systemctl show` has printed."""
+    return dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line)
+
+
+def test_started_means_ready(found: Path) -> None:
+    started = properties(found / "started")
+    assert started["ActiveState"] == "active"
+    assert started["StatusText"] == "ready"
+    assert started["NRestarts"] == "0"
+    assert "ready" in (found / "status").read_text()
+
+
+def test_an_engine_of_the_same_user_stores_and_loads(found: Path) -> None:
+    assert (found / "engine").read_text() == "stored and loaded\n"
+
+
+def test_the_copy_kernel_works_in_its_confinement(found: Path) -> None:
+    assert "native" in (found / "status").read_text()
+
+
+def test_the_socket_and_its_directory_are_the_users_alone(found: Path) -> None:
+    lines = (found / "directory").read_text().splitlines()
+    assert lines == ["drwx------ kvstow", "srw------- kvstow"]
+
+
+def test_the_metrics_are_served_on_this_machine(found: Path) -> None:
+    assert (found / "metrics").read_text() == "200\n"
+
+
+def test_a_daemon_that_was_killed_is_back(found: Path) -> None:
+    assert properties(found / "killed")["NRestarts"] == "1"
+
+
+def test_a_daemon_that_hangs_is_replaced(found: Path) -> None:
+    assert int(properties(found / "hung")["NRestarts"]) >= 1
+    assert properties(found / "hung")["ActiveState"] == "active"
+
+
+def test_stopping_it_drains(found: Path) -> None:
+    stopped = properties(found / "stopped")
+    assert stopped["ActiveState"] == "inactive"
+    assert stopped["Result"] == "success"
+    assert stopped["ExecMainStatus"] == "0"
+    assert "drained: every copy has ended" in (found / "journal").read_text()
