@@ -98,8 +98,8 @@ def prepare(system: Path) -> None:
     (system / "check").write_text(script)
     (system / "check").chmod(0o755)
     (system / "etc" / "default" / "kvstowd").write_text("KVSTOW_POOL_SIZE=64MiB\n")
-    enable = ["systemctl", "--root", system, "enable", "kvstowd.service", "check.service"]
-    subprocess.run(enable, check=True, capture_output=True)
+    enabled = ("kvstowd.service", "check.service")
+    subprocess.run(["systemctl", "--root", system, "enable", *enabled], check=True)
 
 
 def boot(system: Path, out: Path, installed: Path) -> str:
