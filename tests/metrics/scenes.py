@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
+from typing import Any
 
 import grpc
 import pytest
 
 from kvstow.client import Refused, TransferState
 from kvstow.v1 import debug_pb2, debug_pb2_grpc
+from kvstow.v1.transfer_pb2 import TRANSFER_KIND_STORE
 from metrics.load import BLOCK_BYTES, LONG_S, LoadEngine, engine_to_kill, load_engine
 from support.kvstowd import Kvstowd
 from support.waiting import wait_for
@@ -81,36 +84,40 @@ def play(daemon: Kvstowd, pace_s: float, seen: Callable[[str], None]) -> None:
 def _hang(stage: Stage) -> None:
     """A store hangs; its space is reset meanwhile, and others go on."""
     small = stage.small
-    with stage.daemon.held_stores():
+    with _faulty(stage.daemon, small, hold=debug_pb2.HoldCopy()):
         held = small.session.store(
             small.keys(500), range(16), small.session.generation, deadline_s=0.2
         )
         wait_for(lambda: not stage.daemon.serving("device"), "the deadline")
         small.session.reset()
+        stage.work(0, DOES_NOT_FIT)
         stage.seen("hang")
-        time.sleep(stage.pace_s)
     assert held.wait(LONG_S)
     assert held.state is TransferState.ABANDONED
     stage.work(FITS, 0)
-    stage.seen("after the hang")
-
-
-@contextmanager
-def _failing_stores(daemon: Kvstowd) -> Iterator[None]:
-    with grpc.insecure_channel(daemon.target) as channel:
-        stub = debug_pb2_grpc.DebugServiceStub(channel)
-        fault = debug_pb2.Fault(fail=debug_pb2.FailBlocks(blocks=[0], reason="made to fail"))
-        number = stub.AddFault(debug_pb2.AddFaultRequest(fault=fault)).fault_id
-        yield
-        stub.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=number))
+    stage.seen("recovery")
 
 
 def _fail(stage: Stage) -> None:
     """Some transfers fail."""
-    with _failing_stores(stage.daemon):
+    broken = debug_pb2.FailBlocks(blocks=[0], reason="made to fail")
+    with _faulty(stage.daemon, stage.small, fail=broken):
         for document in range(1000, 1020):
             stage.small.serve(document)
     stage.seen("failures")
+
+
+@contextmanager
+def _faulty(daemon: Kvstowd, engine: LoadEngine, **fault: Any) -> Iterator[None]:
+    """The stores of one engine have a fault meanwhile."""
+    ticket = engine.session.ticket
+    assert ticket is not None
+    with grpc.insecure_channel(daemon.target) as channel:
+        stub = debug_pb2_grpc.DebugServiceStub(channel)
+        stores = debug_pb2.Fault(session_id=ticket.session_id, kind=TRANSFER_KIND_STORE, **fault)
+        number = stub.AddFault(debug_pb2.AddFaultRequest(fault=stores)).fault_id
+        yield
+        stub.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=number))
 
 
 def _be_refused(stage: Stage) -> None:
@@ -142,13 +149,16 @@ def _lose_an_engine(stage: Stage) -> None:
 
 def _find_no_room(stage: Stage) -> None:
     """So much is held that stores find no room, for a while."""
-    held = []
-    for document in range(3000, 3000 + 3 * DOES_NOT_FIT):
-        stage.small.serve(document)
-        hits = stage.small.look_up(document)
-        held.append(hits.request)
+    small, held, until = stage.small, [], time.monotonic() + stage.pace_s
+    for document in count(3000):
+        small.serve(document)
+        held.append(small.look_up(document).request)
+        if document >= 3000 + 3 * DOES_NOT_FIT:
+            time.sleep(PAUSE_S)
+            if time.monotonic() > until:
+                break
     stage.seen("no room")
-    stage.small.session.release(*held)
+    small.session.release(*held)
 
 
 def _drain(stage: Stage) -> None:

@@ -30,7 +30,7 @@ FIRES = {
     "drain": {"KvstowNotReady"},
     "gone": {"KvstowDown"},
 }
-ENDS = {"after the hang": {"KvstowTransfersStuck", "KvstowResetNotDrained"}}
+ENDS = {"recovery": {"KvstowTransfersStuck", "KvstowResetNotDrained"}}
 NOTHING_TO_SEE = {
     "overview: Internal errors, errors",
     "sessions: Events lost, lost",
@@ -113,8 +113,8 @@ def test_alerts_fire_when_it_happens(watched: Watched, scene: str, alert: str) -
 
 
 def test_alerts_end_with_what_they_are_about(watched: Watched) -> None:
-    assert ENDS["after the hang"] <= watched.fired["hang"]
-    assert not ENDS["after the hang"] & watched.fired["after the hang"]
+    assert ENDS["recovery"] <= watched.fired["hang"]
+    assert not ENDS["recovery"] & watched.fired["recovery"]
 
 
 def test_nothing_fires_while_all_is_well(watched: Watched) -> None:

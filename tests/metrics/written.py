@@ -11,16 +11,31 @@ import yaml
 from metrics.prometheus import ALERTS, ROOT, RULES
 
 DASHBOARDS = sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))
-_VARIABLES = {"$instance": ".*", "$__rate_interval": "5s", "$__range": "10m"}
+_VARIABLES = {"$instance": ".*", "$__rate_interval": "2s", "$__range": "10m"}
 
 
 @dataclass(frozen=True, slots=True)
 class PanelQuery:
-    """One query of one panel; `name` says of which."""
+    """One query of one panel.
 
-    name: str
+    Args:
+        dashboard: name of its file.
+        panel: title.
+        legend: how its series are called, with labels in double braces.
+        expression: with values instead of Grafana's variables.
+        unit: of the panel, as Grafana names it.
+    """
+
+    dashboard: str
+    panel: str
+    legend: str
     expression: str
     unit: str
+
+    @property
+    def name(self) -> str:
+        """Tells it from all others."""
+        return f"{self.dashboard}: {self.panel}, {self.legend}"
 
 
 def panels() -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -32,14 +47,14 @@ def panels() -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def panel_queries() -> Iterator[PanelQuery]:
-    """Every query of every panel, with values instead of Grafana's variables."""
+    """Every query of every panel."""
     for dashboard, panel in panels():
+        unit = panel["fieldConfig"]["defaults"]["unit"]
         for target in panel["targets"]:
             expression = target["expr"]
             for variable, value in _VARIABLES.items():
                 expression = expression.replace(variable, value)
-            name = f"{dashboard}: {panel['title']}, {target['legendFormat']}"
-            yield PanelQuery(name, expression, panel["fieldConfig"]["defaults"]["unit"])
+            yield PanelQuery(dashboard, panel["title"], target["legendFormat"], expression, unit)
 
 
 def recording_rules() -> Mapping[str, str]:
