@@ -27,7 +27,7 @@ VLLM_DEMO := .venv-vllm/.setup-demo
 .PHONY: help setup demo test coverage bench proto wheel clean distclean
 .PHONY: vllm-env vllm-demo test-vllm bench-vllm
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
-.PHONY: check-metrics metrics-page check-dashboards dashboards test-operate
+.PHONY: check-metrics metrics-page metrics-picture check-dashboards dashboards test-operate
 .PHONY: check-settings settings-page
 .PHONY: check-deploy kubernetes-rules image-check
 .PHONY: fix fix-format fix-lint
@@ -142,6 +142,10 @@ $(PROMETHEUS): scripts/get_prometheus.sh
 
 test-operate: $(SETUP) $(PROMETHEUS) ## run the tests of rules, alerts and dashboards with a real Prometheus
 	$(BIN)/python -m pytest -m prometheus tests/metrics
+
+metrics-picture: $(SETUP) $(PROMETHEUS) ## draw the overview dashboard from a run of daemon and Prometheus
+	$(PIP) install -e '.[server,cli,dev,picture]'
+	PYTHONPATH=tests $(BIN)/python -m metrics.picture docs/pictures/overview.png
 
 settings-page: $(SETUP) ## write the table of docs/configuration.md
 	$(BIN)/python scripts/settings_page.py
