@@ -4,6 +4,7 @@ One system is booted for all of them. A script in it does what an administrator 
 """
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ import pytest
 BASE = os.environ.get("CHECK_BASE", "")
 IMAGE = os.environ.get("CHECK_IMAGE", "")
 ROOT = Path(__file__).resolve().parents[2]
-UNIT = ROOT / "deploy" / "systemd" / "kvstowd.service"
+PAGE = ROOT / "docs" / "deploy" / "systemd.md"
 BOOT_S = 110
 
 pytestmark = pytest.mark.skipif(not BASE, reason="needs a base system: make image-check")
@@ -89,17 +90,19 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def prepare(system: Path) -> None:
-    """Install the unit and the script."""
-    subprocess.run(["useradd", "--root", system, "--system", "kvstow"], check=True)
+    """Install the unit as the page says, with a small pool, and the script."""
+    _, install = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert "64GiB" in install
+    nspawn = ["systemd-nspawn", f"--directory={system}", "--quiet", "--register=no", "--keep-unit"]
+    inside = [f"--bind-ro={ROOT}:/source", "--chdir=/source", "bash", "-euc"]
+    commands = install.replace("64GiB", "64MiB")
+    subprocess.run([*nspawn, *inside, commands], check=True, stdin=subprocess.DEVNULL)
     units = system / "etc" / "systemd" / "system"
-    shutil.copy(UNIT, units)
     (units / "check.service").write_text(CHECK_UNIT)
     script = SCRIPT.replace("#!/bin/bash", "#!/bin/bash\nPATH=/opt/kvstow/bin:$PATH")
     (system / "check").write_text(script)
     (system / "check").chmod(0o755)
-    (system / "etc" / "default" / "kvstowd").write_text("KVSTOW_POOL_SIZE=64MiB\n")
-    enabled = ("kvstowd.service", "check.service")
-    subprocess.run(["systemctl", "--root", system, "enable", *enabled], check=True)
+    subprocess.run(["systemctl", "--root", system, "enable", "check.service"], check=True)
 
 
 def boot(system: Path, out: Path, installed: Path) -> str:
