@@ -1,4 +1,4 @@
-# kvstowd and its command line, for nodes without GPUs and, with EXTRAS=server,cli,cuda12, for nodes with them.
+# kvstowd and its command line, for nodes with GPUs and without: the driver, where there is one, comes from the node.
 # docs/deploy/containers.md says how to build and run it.
 ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
 
@@ -10,10 +10,9 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
-ARG EXTRAS=server,cli
 # Without the kernel the daemon copies slower, and an engine that truncates its memory ends it.
 RUN python3 -m venv --without-pip /opt/kvstow \
-    && python3 -m pip --python /opt/kvstow/bin/python install --no-cache-dir ".[${EXTRAS}]" \
+    && python3 -m pip --python /opt/kvstow/bin/python install --no-cache-dir '.[server,cli]' \
     && test -n "$(find /opt/kvstow -name _copy_spans.so)"
 
 
