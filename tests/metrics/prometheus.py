@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes one daemon four times a second; `make test-operate` puts it where it is found here."""
+"""A real Prometheus that scrapes one daemon twice a second; `make test-operate` puts it where it is found here."""
 
 import json
 import subprocess
@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 BINARIES = ROOT / ".tools/prometheus/bin"
 RULES = ROOT / "deploy/prometheus/rules.yaml"
 ALERTS = ROOT / "deploy/prometheus/alerts.yaml"
-SCRAPE_S = 0.25
+SCRAPE_S = 0.5
 CONFIG = """
-global: {{scrape_interval: 250ms, scrape_timeout: 250ms, evaluation_interval: 250ms}}
+global: {{scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 500ms}}
 rule_files: {rules}
 scrape_configs:
   - job_name: kvstow

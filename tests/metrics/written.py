@@ -11,7 +11,7 @@ import yaml
 from metrics.prometheus import ALERTS, ROOT, RULES
 
 DASHBOARDS = sorted((ROOT / "deploy/grafana/dashboards").glob("*.json"))
-_VARIABLES = {"$instance": ".*", "$__rate_interval": "2s", "$__range": "10m"}
+_VARIABLES = {"$instance": ".*", "$__rate_interval": "3s", "$__range": "10m"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ POOL = Family(
     "kvstow_pool_bytes",
     Kind.GAUGE,
     "bytes",
-    "Bytes of the host pool; the states add up to its size. A slot is `free`; `ready` with a block that may be "
-    "evicted; `held` by a lease or a running load; `writing` under a store; or in `quarantine` under the copy of an "
-    "abandoned store, until that has ended. `unassigned` belongs to no slot size yet, `unusable` is left over at "
-    "the ends of extents.",
+    "Bytes of the host pool; the states add up to its size. `free`: slots without a block; `ready`: with a block that "
+    "may be evicted; `held`: with one that a lease or a running load reads; `writing`: under a store; `quarantined`: under "
+    "the copy of an abandoned store, until that has ended; `unassigned`: extents that serve no slot size yet; `unusable`: "
+    "left over at the ends of extents.",
     (
         (
             "state",
