@@ -27,6 +27,7 @@ from kvstow.v1 import (
     identity_pb2,
 )
 from rpc.refusing import RefusingDevice
+from rpc.showing import showing
 
 PATIENCE_S = 30.0
 KEY_BYTES = 8
@@ -101,8 +102,15 @@ def served(
     tcp: str | None = None,
     worker_count: int = 16,
     daemon_class: type[Daemon] = Daemon,
+    token: str = "",
+    **options: Any,
 ) -> Iterator[Served]:
-    """Serve a daemon for the time of a `with` block; afterwards its books must be in order."""
+    """Serve a daemon for the time of a `with` block; afterwards its books must be in order.
+
+    Args:
+        token: what the stubs show; empty for none.
+        options: of the server.
+    """
     settings = settings or config()
     observed: list[tuple[str, str, float]] = []
     bugs: list[tuple[str, BaseException]] = []
@@ -111,10 +119,9 @@ def served(
         pool = HostPool(settings.pool_size)
         faults = RefusingDevice(HostDevice(pool))
         daemon = daemon_class(settings, faults)
-        options = ServerOptions(socket, tcp, settings.max_sessions, worker_count)
         server = RpcServer(
             daemon,
-            options,
+            ServerOptions(socket, tcp, settings.max_sessions, worker_count, **options),
             observe=lambda *call: observed.append(call),
             report_bug=lambda *bug: bugs.append(bug),
             faults=faults if debug else None,
@@ -123,7 +130,8 @@ def served(
         port = server.start()
         if ready:
             daemon.set_ready()
-        with grpc.insecure_channel(f"unix:{socket}") as channel:
+        with grpc.insecure_channel(f"unix:{socket}") as bare:
+            channel = showing(bare, token) if token else bare
             yield Served(
                 daemon, server, faults, socket, channel, observed, bugs, port, Path(directory)
             )

@@ -216,7 +216,7 @@ def test_what_is_no_message_or_too_large_is_gRPCs_own_error() -> None:
         lookup = raw_method(daemon, "Lookup")
         with pytest.raises(grpc.RpcError) as refusal:
             lookup(b"\xff\xff")
-        assert refused(refusal.value)[:2] == ("INTERNAL", "")
+        assert refused(refusal.value)[:2] == ("INVALID_ARGUMENT", "INVALID_REQUEST")
         with pytest.raises(grpc.RpcError) as refusal:
             lookup(bytes(9 << 20))
         assert refused(refusal.value)[:2] == ("RESOURCE_EXHAUSTED", "")

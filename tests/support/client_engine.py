@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from kvstow.client import (
     Client,
+    Credentials,
     EngineMemory,
     Group,
     GroupMemory,
@@ -95,9 +96,14 @@ def keys(numbers: Sequence[int]) -> list[bytes]:
 
 
 @contextmanager
-def connected_engine(target: str) -> Iterator[ClientEngine]:
+def connected_engine(
+    target: str, credentials: Credentials | None = None
+) -> Iterator[ClientEngine]:
     """An engine that leaves afterwards."""
-    with Client(target) as client, EngineMemory(BLOCK_BYTES * BLOCK_COUNT) as memory:
+    with (
+        Client(target, credentials=credentials) as client,
+        EngineMemory(BLOCK_BYTES * BLOCK_COUNT) as memory,
+    ):
         engine = ClientEngine(client, memory)
         with engine.session:
             yield engine

@@ -10,13 +10,13 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from kvstow.client import Client, Unreachable
+from kvstow.client import Client, Credentials, Unreachable
 from kvstow.v1 import reset_pb2
 
 from . import replay, rows, tables, top
-from .connection import connected, why_unreachable
+from .connection import connected, show, why_unreachable
 from .doctor.command import doctor
-from .options import AsJson, Target
+from .options import AsJson, CaFile, CertFile, KeyFile, Target, TokenFile
 from .printing import console, print_json, print_table
 
 app = typer.Typer(
@@ -44,8 +44,12 @@ def _all_commands(
             "--version", callback=_say_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    ca_file: CaFile = None,
+    cert_file: CertFile = None,
+    key_file: KeyFile = None,
+    token_file: TokenFile = None,
 ) -> None:
-    pass
+    show(Credentials(ca_file, cert_file, key_file, token_file))
 
 
 @app.command()

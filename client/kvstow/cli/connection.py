@@ -7,14 +7,25 @@ wrong, 3 no daemon answers.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import NoReturn
 
 import typer
 
-from kvstow.client import Client, Refused, Unreachable
+from kvstow.client import Client, Credentials, Refused, Unreachable
 from kvstow.client.target import check_target, is_listening, socket_path
 
 REFUSED = 1
+WRONG_COMMAND = 2
 UNREACHABLE = 3
+
+
+_credentials: ContextVar[Credentials | None] = ContextVar("credentials", default=None)
+
+
+def show(credentials: Credentials) -> None:
+    """Connect with these from now on."""
+    _credentials.set(credentials)
 
 
 @contextmanager
@@ -24,7 +35,11 @@ def connected(target: str) -> Iterator[Client]:
         check_target(target)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--target") from None
-    with Client(target) as client:
+    try:
+        connection = Client(target, credentials=_credentials.get())
+    except ValueError as error:
+        _fail(str(error), WRONG_COMMAND)
+    with connection as client:
         try:
             yield client
         except Refused as refused:
@@ -66,6 +81,6 @@ def _owner_who_excludes_us(target: str) -> str | None:
     return None
 
 
-def _fail(line: str, code: int) -> None:
+def _fail(line: str, code: int) -> NoReturn:
     typer.echo(f"kvstow: {line}", err=True)
     raise typer.Exit(code)

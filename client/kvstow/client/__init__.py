@@ -26,6 +26,7 @@ from .breaker import BreakerState
 from .calls import Budgets
 from .client import Client
 from .counters import Counters
+from .credentials import Credentials
 from .errors import KvstowError, Refused, TimedOut, Unreachable
 from .events import Callbacks, SessionEvent
 from .fences import FenceSlots
@@ -47,6 +48,7 @@ __all__ = [
     "Callbacks",
     "Client",
     "Counters",
+    "Credentials",
     "CudaEvent",
     "CudaMemory",
     "Draining",

@@ -10,7 +10,7 @@ May be used from any thread.
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -19,8 +19,8 @@ import grpc
 from kvstow.v1 import admin_pb2_grpc, cache_pb2, cache_pb2_grpc
 
 from .breaker import Breaker
+from .credentials import Credentials, Token, open_channel
 from .errors import BOOT_ID_KEY, EndedCall, Refused, Restarted, TimedOut, Unreachable, error_of
-from .target import channel_target
 
 ReplyT_co = TypeVar("ReplyT_co", covariant=True)
 
@@ -75,16 +75,23 @@ class Calls:
 
     Args:
         target: where it is; see `target`.
+        credentials: how the client shows who it is; None: those that the environment names.
+
+    Raises:
+        ValueError: the credentials cannot be used.
 
     Attributes:
         cache, admin: the methods, to be passed to the functions below.
         breaker: counts what `answer` heard, and what it did not.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, credentials: Credentials | None = None) -> None:
+        credentials = credentials or Credentials.from_environment()
+        credentials.check(target)
         self.target = target
         self._process_id = os.getpid()
-        self._channel = grpc.insecure_channel(channel_target(target), CHANNEL_OPTIONS)
+        self._token = Token(credentials.token_file) if credentials.token_file else None
+        self._channel = open_channel(target, credentials, CHANNEL_OPTIONS)
         self.cache = cache_pb2_grpc.CacheServiceStub(self._channel)
         self.admin = admin_pb2_grpc.AdminServiceStub(self._channel)
         self.breaker = Breaker(time.monotonic)
@@ -121,9 +128,10 @@ class Calls:
         """
         if self.inherited:
             raise Unreachable("the client belongs to the process that was forked")
-        metadata = ((BOOT_ID_KEY, boot_id),) if boot_id else None
         try:
-            call: PendingCall[Any] = method.future(request, timeout=limit_s, metadata=metadata)
+            call: PendingCall[Any] = method.future(
+                request, timeout=limit_s, metadata=self._metadata(boot_id)
+            )
         except ValueError as error:  # how gRPC says that a channel is closed
             raise Unreachable(str(error)) from None
         return call
@@ -163,12 +171,17 @@ class Calls:
     def watch(self, session_id: int, after: int, boot_id: str) -> Any:
         """Open a session's stream: an iterator of messages, and a call that can be cancelled."""
         request = cache_pb2.WatchRequest(session_id=session_id, after=after)
-        return self.cache.Watch(request, metadata=((BOOT_ID_KEY, boot_id),))
+        return self.cache.Watch(request, metadata=self._metadata(boot_id))
 
     def close(self) -> None:
         """End every call and the connection."""
         if not self.inherited:
             self._channel.close()
+
+    def _metadata(self, boot_id: str) -> Sequence[tuple[str, str]]:
+        """What goes with a call: which daemon process it is meant for, if that matters, and the token."""
+        addressed = ((BOOT_ID_KEY, boot_id),) if boot_id else ()
+        return addressed if self._token is None else (*addressed, *self._token.metadata())
 
     def _probe(self) -> None:
         try:

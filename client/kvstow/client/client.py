@@ -5,6 +5,7 @@ from kvstow.v1 import cache_pb2, identity_pb2
 from .administration import Administration
 from .calls import Budgets, Calls
 from .closing import Closing
+from .credentials import Credentials
 from .events import Callbacks
 from .session import Session
 from .standing import SessionState
@@ -23,19 +24,26 @@ class Client(Closing):
         target: `unix:/path/of/the/socket` or `host:port`; by default the socket that a daemon of
             this user listens on.
         budgets: how long calls may keep their caller waiting.
+        credentials: how the client shows who it is; None: those that the environment names, see
+            `Credentials.from_environment`.
 
     Attributes:
         administration: what an administrator may ask.
 
     Raises:
-        ValueError: the target has neither form.
+        ValueError: the target has neither form, or the credentials cannot be used.
     """
 
-    def __init__(self, target: str = "", budgets: Budgets = _DEFAULT_BUDGETS) -> None:
+    def __init__(
+        self,
+        target: str = "",
+        budgets: Budgets = _DEFAULT_BUDGETS,
+        credentials: Credentials | None = None,
+    ) -> None:
         target = target or default_target()
         check_target(target)
         self._budgets = budgets
-        self._calls = Calls(target)
+        self._calls = Calls(target, credentials)
         self._sessions: list[Session] = []
         self.administration = Administration(self._calls, budgets.control_s)
 

@@ -19,8 +19,11 @@ BOOT_ID_KEY = "kvstow-boot-id"
 STALE_GENERATION = "STALE_GENERATION"
 DEVICE_BUSY = "DEVICE_BUSY"
 
-TRANSIENT = frozenset({"DRAINING", "NOT_READY", "NO_SUCH_SESSION"})
-"""Reasons that say how the daemon fares, not that the request was wrong."""
+TRANSIENT = frozenset(
+    {"DRAINING", "NOT_READY", "NO_SUCH_SESSION", "TOO_MANY_CALLS", "UNAUTHENTICATED"}
+)
+"""Reasons that say how the daemon fares, not that the request was wrong. A token that is not known may be known soon, here or
+there: its files are replaced one after the other."""
 
 _UNDECIDED = frozenset(
     {

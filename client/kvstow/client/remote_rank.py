@@ -10,6 +10,7 @@ from kvstow.v1 import cache_pb2
 
 from .calls import Calls
 from .closing import Closing
+from .credentials import Credentials
 from .errors import Refused, Unreachable
 from .ranks import RankMemory
 from .standing import Ticket
@@ -26,7 +27,7 @@ class RemoteRank(Closing):
     Args:
         rank: 0 to the layout's world size - 1.
         regions, groups, fences: as for `Session.attach`.
-        target: as for `Client`.
+        target, credentials: as for `Client`.
         limit_s: how long a call may take.
     """
 
@@ -38,10 +39,11 @@ class RemoteRank(Closing):
         target: str = "",
         limit_s: float = CONTROL_S,
         fences: Sequence[cache_pb2.CudaEvent] = (),
+        credentials: Credentials | None = None,
     ) -> None:
         target = target or default_target()
         check_target(target)
-        self._calls = Calls(target)
+        self._calls = Calls(target, credentials)
         self._memory = RankMemory(rank, regions, groups, fences)
         self._limit_s = limit_s
         self._attached: Ticket | None = None

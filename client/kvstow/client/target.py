@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 _UNIX = re.compile(r"unix:(?://(?=/))?(.+)")
 _TCP = re.compile(r"\[?([^\[\]/]+?)\]?:(\d{1,5})")
+_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
 _ANSWER_S = 1.0
 
 
@@ -38,6 +39,12 @@ def socket_path(target: str) -> Path | None:
     """The path of the target's socket; None if it is a host and port."""
     unix = _UNIX.fullmatch(target)
     return Path(unix[1]) if unix else None
+
+
+def is_local(target: str) -> bool:
+    """Whether what is sent to the target never leaves this machine."""
+    tcp = _TCP.fullmatch(target)
+    return tcp is None or tcp[1] in ("localhost", "::1") or _LOOPBACK.fullmatch(tcp[1]) is not None
 
 
 def is_listening(target: str) -> bool:

@@ -28,8 +28,9 @@ if _version_not_supported:
 class AdminServiceStub(object):
     """What an administrator asks of the daemon: looking, resetting, dropping. No session is needed.
 
-    Whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off unless asked
-    for. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
+    Without tokens, whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off
+    unless asked for. With tokens, an administrator may call everything here, who is read-only what has no side effects
+    except CheckLedger, and an engine the listings, which show it its tenant's rows alone. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
     of CacheService hold. Not listed with each call:
     INVALID_ARGUMENT / INVALID_REQUEST (ResetSpace, ResetAll): `wait_s` is not a span of time.
     UNAVAILABLE / NOT_READY (ResetSpace, ResetAll, DropSpace): the host pool is still being prepared.
@@ -96,8 +97,9 @@ class AdminServiceStub(object):
 class AdminServiceServicer(object):
     """What an administrator asks of the daemon: looking, resetting, dropping. No session is needed.
 
-    Whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off unless asked
-    for. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
+    Without tokens, whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off
+    unless asked for. With tokens, an administrator may call everything here, who is read-only what has no side effects
+    except CheckLedger, and an engine the listings, which show it its tenant's rows alone. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
     of CacheService hold. Not listed with each call:
     INVALID_ARGUMENT / INVALID_REQUEST (ResetSpace, ResetAll): `wait_s` is not a span of time.
     UNAVAILABLE / NOT_READY (ResetSpace, ResetAll, DropSpace): the host pool is still being prepared.
@@ -262,8 +264,9 @@ def add_AdminServiceServicer_to_server(servicer, server):
 class AdminService(object):
     """What an administrator asks of the daemon: looking, resetting, dropping. No session is needed.
 
-    Whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off unless asked
-    for. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
+    Without tokens, whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off
+    unless asked for. With tokens, an administrator may call everything here, who is read-only what has no side effects
+    except CheckLedger, and an engine the listings, which show it its tenant's rows alone. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
     of CacheService hold. Not listed with each call:
     INVALID_ARGUMENT / INVALID_REQUEST (ResetSpace, ResetAll): `wait_s` is not a span of time.
     UNAVAILABLE / NOT_READY (ResetSpace, ResetAll, DropSpace): the host pool is still being prepared.

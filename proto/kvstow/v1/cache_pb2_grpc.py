@@ -46,7 +46,13 @@ class CacheServiceStub(object):
     same ids to somebody else.
     * A refused call changed nothing. Errors are listed by canonical code and reason (`ErrorInfo.reason`, see
     errors.proto) with what to do next. Not listed with each call:
-    INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range; do not retry.
+    UNAUTHENTICATED / UNAUTHENTICATED: the daemon asks for a token (metadata `authorization: Bearer ...`), and the
+    call shows none that it knows; give the client one.
+    PERMISSION_DENIED / NOT_PERMITTED: the token's role may not call this, or its tenant is not the one named; use
+    another token.
+    RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the token or its tenant has as many calls open as it may; wait for them.
+    INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range, or what was sent is no
+    request; do not retry.
     NOT_FOUND / NO_SUCH_SESSION (calls that name a session): it ended, or it is another daemon process's; open a
     session, attach the memory again, forget what was believed stored.
     UNAVAILABLE / NOT_READY (OpenSession; calls that name a session, if not NO_SUCH_SESSION): the host pool is still
@@ -55,7 +61,9 @@ class CacheServiceStub(object):
     lookups as misses.
     INTERNAL / INTERNAL: a bug of the daemon, named by `correlation_id` in its log; the outcome is unknown.
     Errors without a reason come from gRPC itself: RESOURCE_EXHAUSTED if the message is larger than the server takes,
-    INTERNAL if it cannot be decoded, UNIMPLEMENTED if the server does not know the method.
+    UNIMPLEMENTED if the server does not know the method.
+    * Where the daemon asks for tokens, an engine's token names its tenant. Every session and space of another tenant is to
+    it as one that does not exist.
     """
 
     def __init__(self, channel):
@@ -152,7 +160,13 @@ class CacheServiceServicer(object):
     same ids to somebody else.
     * A refused call changed nothing. Errors are listed by canonical code and reason (`ErrorInfo.reason`, see
     errors.proto) with what to do next. Not listed with each call:
-    INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range; do not retry.
+    UNAUTHENTICATED / UNAUTHENTICATED: the daemon asks for a token (metadata `authorization: Bearer ...`), and the
+    call shows none that it knows; give the client one.
+    PERMISSION_DENIED / NOT_PERMITTED: the token's role may not call this, or its tenant is not the one named; use
+    another token.
+    RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the token or its tenant has as many calls open as it may; wait for them.
+    INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range, or what was sent is no
+    request; do not retry.
     NOT_FOUND / NO_SUCH_SESSION (calls that name a session): it ended, or it is another daemon process's; open a
     session, attach the memory again, forget what was believed stored.
     UNAVAILABLE / NOT_READY (OpenSession; calls that name a session, if not NO_SUCH_SESSION): the host pool is still
@@ -161,7 +175,9 @@ class CacheServiceServicer(object):
     lookups as misses.
     INTERNAL / INTERNAL: a bug of the daemon, named by `correlation_id` in its log; the outcome is unknown.
     Errors without a reason come from gRPC itself: RESOURCE_EXHAUSTED if the message is larger than the server takes,
-    INTERNAL if it cannot be decoded, UNIMPLEMENTED if the server does not know the method.
+    UNIMPLEMENTED if the server does not know the method.
+    * Where the daemon asks for tokens, an engine's token names its tenant. Every session and space of another tenant is to
+    it as one that does not exist.
     """
 
     def GetServerInfo(self, request, context):
@@ -504,7 +520,13 @@ class CacheService(object):
     same ids to somebody else.
     * A refused call changed nothing. Errors are listed by canonical code and reason (`ErrorInfo.reason`, see
     errors.proto) with what to do next. Not listed with each call:
-    INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range; do not retry.
+    UNAUTHENTICATED / UNAUTHENTICATED: the daemon asks for a token (metadata `authorization: Bearer ...`), and the
+    call shows none that it knows; give the client one.
+    PERMISSION_DENIED / NOT_PERMITTED: the token's role may not call this, or its tenant is not the one named; use
+    another token.
+    RESOURCE_EXHAUSTED / TOO_MANY_CALLS: the token or its tenant has as many calls open as it may; wait for them.
+    INVALID_ARGUMENT / INVALID_REQUEST: a field is missing, malformed or out of range, or what was sent is no
+    request; do not retry.
     NOT_FOUND / NO_SUCH_SESSION (calls that name a session): it ended, or it is another daemon process's; open a
     session, attach the memory again, forget what was believed stored.
     UNAVAILABLE / NOT_READY (OpenSession; calls that name a session, if not NO_SUCH_SESSION): the host pool is still
@@ -513,7 +535,9 @@ class CacheService(object):
     lookups as misses.
     INTERNAL / INTERNAL: a bug of the daemon, named by `correlation_id` in its log; the outcome is unknown.
     Errors without a reason come from gRPC itself: RESOURCE_EXHAUSTED if the message is larger than the server takes,
-    INTERNAL if it cannot be decoded, UNIMPLEMENTED if the server does not know the method.
+    UNIMPLEMENTED if the server does not know the method.
+    * Where the daemon asks for tokens, an engine's token names its tenant. Every session and space of another tenant is to
+    it as one that does not exist.
     """
 
     @staticmethod

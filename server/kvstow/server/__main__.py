@@ -25,7 +25,7 @@ from kvstow.server.command_line import (
     load,
     misspelt,
 )
-from kvstow.server.config import Config, Settings
+from kvstow.server.config import Config
 from kvstow.server.daemon import Daemon
 from kvstow.server.daemon.devices import Hardware
 from kvstow.server.device.base import DeviceError
@@ -36,10 +36,11 @@ from kvstow.server.logs import set_up_logging
 from kvstow.server.metrics import Metrics
 from kvstow.server.metrics_server import MetricsServer
 from kvstow.server.notify import ServiceManager
-from kvstow.server.rpc.options import server_options
+from kvstow.server.rpc.options import ServerOptions, server_options
 from kvstow.server.rpc.probes import ProbePort
 from kvstow.server.rpc.server import RpcServer
 from kvstow.server.rpc.unix_socket import SocketError
+from kvstow.server.rpc.watched import CredentialError
 
 STOP = (signal.SIGTERM, signal.SIGINT)
 STREAM_GRACE_S = 2.0
@@ -83,10 +84,11 @@ def main() -> int:
     arguments = sys.argv[1:]
     try:
         config = load(arguments)
-    except ConfigError as error:
+        settings = effective(config, arguments, os.environ)
+        options = server_options(config, settings)
+    except (ConfigError, CredentialError) as error:
         sys.stderr.write(f"kvstowd: the settings are wrong\n{error}\n")
         return 2
-    settings = effective(config, arguments, os.environ)
     set_up_logging(config.log_format, config.log_level)
     for name, nearest in misspelt(os.environ).items():
         _log.warning("no setting has this name", variable=name, nearest=nearest)
@@ -97,7 +99,7 @@ def main() -> int:
     _allow_open_files()
     try:
         with ExitStack() as stack:
-            _run(config, settings, StopSignals(), ServiceManager(os.environ), stack)
+            _run(config, options, StopSignals(), ServiceManager(os.environ), stack)
     except StoppedError:
         _log.info("stopped before it was ready")
     except (StartError, DeviceError, SocketError) as error:
@@ -108,7 +110,7 @@ def main() -> int:
 
 def _run(
     config: Config,
-    settings: Settings,
+    options: ServerOptions,
     stop: StopSignals,
     manager: ServiceManager,
     stack: ExitStack,
@@ -129,7 +131,7 @@ def _run(
     threading.excepthook = daemon.health.report_dead_thread
     server = RpcServer(
         daemon,
-        server_options(config, settings),
+        options,
         observe=metrics.called,
         report_bug=daemon.health.report,
         faults=faults,
@@ -220,6 +222,7 @@ def _watch_health(
     """Tell the health service and the service manager what is wrong, until a signal comes."""
     while not stop.wait(HEALTH_PERIOD_S):
         status = daemon.status()
+        server.refresh()
         server.set_live(status.bug_count == 0)
         if status.bug_count == 0:
             manager.alive()

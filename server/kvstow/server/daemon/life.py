@@ -170,6 +170,7 @@ class Life:
         """Open a session of the space of `identity`, and watch over the engine's process."""
         with opened(process) as pidfd, self._guard as ledger:
             self._require_ready()
+            self._sessions.require_room(identity.tenant, self._config.max_tenant_sessions)
             session = ledger.open_session(identity, name, now=self._clock())
             space, generation = ledger.space_of(session)
             kin = self._sessions.enter_space(space, identity, ledger.space_ids())
@@ -189,6 +190,10 @@ class Life:
     def identity(self, session: SessionId) -> Identity:
         """What a session was opened with."""
         return self._sessions.identity(session)
+
+    def tenant_of(self, session: int) -> str | None:
+        """Whose a session is; None if there is none. Needs no lock."""
+        return self._sessions.tenant_of(SessionId(session))
 
     def attach(
         self,

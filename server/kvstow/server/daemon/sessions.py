@@ -1,12 +1,12 @@
 """What the daemon keeps of a session besides the books: what it was opened with, its reader, its processes, its memory.
 
-Everything here is called under the lock, except `identity`, which reads one dictionary entry.
+Everything here is called under the lock, except `identity` and `tenant_of`, which read one dictionary entry.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kvstow.server.core.errors import NoSuchSession
+from kvstow.server.core.errors import NoSuchSession, TooManySessions
 from kvstow.server.core.requests import StreamEnd
 from kvstow.server.core.types import Identity, SessionId, SpaceId
 
@@ -29,6 +29,19 @@ class Sessions:
     _identities: dict[SessionId, Identity] = field(default_factory=dict)
     _readers: dict[SessionId, Watcher] = field(default_factory=dict)
     _spaces: dict[SpaceId, Identity] = field(default_factory=dict)
+
+    def require_room(self, tenant: str, limit: int | None) -> None:
+        """Refuse more sessions of one tenant than it may have.
+
+        Raises:
+            TooManySessions: it has so many.
+        """
+        count = sum(found.tenant == tenant for found in self._identities.values())
+        if limit is not None and count >= limit:
+            raise TooManySessions(
+                f"tenant {tenant!r} has {count} sessions, its limit; see max_tenant_sessions",
+                limit=limit,
+            )
 
     def enter(self, session: SessionId, identity: Identity, pidfd: int | None) -> None:
         """A session was opened."""
@@ -70,6 +83,11 @@ class Sessions:
                 f"session {session} does not exist in this daemon process", session=session
             )
         return found
+
+    def tenant_of(self, session: SessionId) -> str | None:
+        """Whose a session is, None if it has ended or never was; needs no lock."""
+        found = self._identities.get(session)
+        return None if found is None else found.tenant
 
     def all(self) -> list[SessionId]:
         """Every living session."""

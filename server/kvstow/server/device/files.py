@@ -10,6 +10,7 @@ import os
 import re
 import stat
 import sys
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -115,7 +116,7 @@ def map_file(handle: SharedMemoryHandle) -> tuple[npt.NDArray[np.uint8], Origin]
             f" and size_bytes {handle.size_bytes} at least 1"
         )
     try:
-        descriptor = _open_file(handle.path)
+        descriptor = _open_file(handle.path, handle.beneath)
         try:
             found = os.fstat(descriptor)
             if found.st_size < end:
@@ -133,7 +134,7 @@ def map_file(handle: SharedMemoryHandle) -> tuple[npt.NDArray[np.uint8], Origin]
     return view, Origin((found.st_dev, found.st_ino), start, end)
 
 
-def _open_file(path: str) -> int:
+def _open_file(path: str, beneath: Path | None) -> int:
     """Open a file for reading and writing if it may be mapped.
 
     It is looked at before it is opened, because opening a device can have effects of its own.
@@ -142,7 +143,8 @@ def _open_file(path: str) -> int:
         raise DeviceError(f"{path!r} is not an absolute path")
     # The descriptors of a process are links that name what they stand for; any other could lead anywhere.
     follow = 0 if _DESCRIPTOR.fullmatch(path) else os.O_NOFOLLOW
-    found = os.open(path, os.O_PATH | os.O_CLOEXEC | follow)
+    flags = os.O_PATH | os.O_CLOEXEC | follow
+    found = os.open(path, flags) if beneath is None else _open_beneath(path, flags, beneath)
     try:
         mode = os.fstat(found).st_mode
         if not stat.S_ISREG(mode):
@@ -153,3 +155,20 @@ def _open_file(path: str) -> int:
         return os.open(f"/proc/self/fd/{found}", os.O_RDWR | os.O_CLOEXEC)
     finally:
         os.close(found)
+
+
+def _open_beneath(path: str, flags: int, directory: Path) -> int:
+    """Open a file that lies in a directory, and say of any other the same as of one that does not exist.
+
+    Where it lies is asked of what was opened, so no link that is changed meanwhile matters.
+    """
+    refusal = DeviceError(f"there is no {path} in {directory}, where engine memory has to lie")
+    try:
+        found = os.open(path, flags)
+    except OSError:
+        raise refusal from None
+    place = Path(os.readlink(f"/proc/self/fd/{found}"))
+    if not place.is_relative_to(directory.resolve()):
+        os.close(found)
+        raise refusal
+    return found

@@ -1,6 +1,7 @@
 """How engines name their memory and their fences to a device: plain values, whatever the device makes of them."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from kvstow.server.core.requests import RankMemory
@@ -17,11 +18,13 @@ class SharedMemoryHandle:
         path: absolute path of the file; `/proc/PID/fd/N` names a descriptor of another process.
         offset_bytes: where the region starts in the file.
         size_bytes: length of the region.
+        beneath: directory in which the file has to lie, whatever links lead there; None: anywhere.
     """
 
     path: str
     offset_bytes: int
     size_bytes: int
+    beneath: Path | None = None
 
     @property
     def device(self) -> str:

@@ -15,6 +15,7 @@ from kvstow.server.daemon import Daemon
 from kvstow.v1 import admin_pb2, admin_pb2_grpc
 
 from . import convert, replies
+from .access import homeless, visible
 from .replies import KINDS, STATES, identity
 from .servicer import Waits
 
@@ -39,13 +40,13 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     def ListSpaces(
         self, request: admin_pb2.ListSpacesRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ListSpacesResponse:
-        spaces = sorted(self._daemon.snapshot().spaces, key=lambda space: space.id)
+        spaces = sorted(visible(self._daemon.snapshot()).spaces, key=lambda space: space.id)
         return admin_pb2.ListSpacesResponse(spaces=[_space(space) for space in spaces])
 
     def ListSessions(
         self, request: admin_pb2.ListSessionsRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ListSessionsResponse:
-        snapshot = self._daemon.snapshot()
+        snapshot = visible(self._daemon.snapshot())
         world_sizes = {space.id: space.identity.layout.world_size for space in snapshot.spaces}
         sessions = sorted(snapshot.sessions, key=lambda session: session.id)
         return admin_pb2.ListSessionsResponse(
@@ -55,11 +56,14 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     def ListTransfers(
         self, request: admin_pb2.ListTransfersRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ListTransfersResponse:
-        snapshot = self._daemon.snapshot()
+        everything = self._daemon.snapshot()
+        snapshot = visible(everything)
         transfers = sorted(
             (found for found in snapshot.transfers if found.overdue or not request.overdue_only),
             key=lambda found: -found.age_s,
         )
+        unseen = [] if snapshot is everything else homeless(everything)
+        unlisted = sum(found.overdue or not request.overdue_only for found in unseen)
         listed = transfers[: request.limit or DEFAULT_LIMIT]
         names = {session.id: session.name for session in snapshot.sessions}
         ranks = self._daemon.unfinished_ranks([(found.session, found.id) for found in listed])
@@ -68,13 +72,15 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
                 _transfer(found, names.get(found.session, ""), unfinished)
                 for found, unfinished in zip(listed, ranks, strict=True)
             ],
-            total_count=len(transfers),
+            total_count=len(transfers) + unlisted,
         )
 
     def ListLeases(
         self, request: admin_pb2.ListLeasesRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ListLeasesResponse:
-        leases = sorted(self._daemon.snapshot().leases, key=lambda lease: lease.remaining_s)
+        leases = sorted(
+            visible(self._daemon.snapshot()).leases, key=lambda lease: lease.remaining_s
+        )
         return admin_pb2.ListLeasesResponse(
             leases=[_lease(lease) for lease in leases[: request.limit or DEFAULT_LIMIT]],
             total_count=len(leases),

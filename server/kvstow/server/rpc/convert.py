@@ -9,6 +9,7 @@ function is pure and total: whatever the bytes on the wire were, it returns a va
 import math
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -88,8 +89,14 @@ def process(
     return Process(named.pid, named.pid_namespace, named.start_time_ticks)
 
 
-def rank_memory(request: cache_pb2.AttachMemoryRequest, layout: Layout) -> RankHandles:
-    """The memory of a rank; the layout of its session says how long each segment is."""
+def rank_memory(
+    request: cache_pb2.AttachMemoryRequest, layout: Layout, beneath: Path | None = None
+) -> RankHandles:
+    """The memory of a rank; the layout of its session says how long each segment is.
+
+    Args:
+        beneath: directory in which files have to lie; None: anywhere.
+    """
     if len(request.groups) != len(layout.groups):
         raise InvalidRequest(
             f"{len(request.groups)} groups of memory, the layout has {len(layout.groups)}",
@@ -97,7 +104,7 @@ def rank_memory(request: cache_pb2.AttachMemoryRequest, layout: Layout) -> RankH
         )
     _between(len(request.regions), 1, MAX_REGIONS, "number of regions")
     _between(len(request.fences), 0, MAX_FENCES, "number of fences")
-    handles = tuple(_handle(region, at) for at, region in enumerate(request.regions))
+    handles = tuple(_handle(region, at, beneath) for at, region in enumerate(request.regions))
     groups = zip(request.groups, layout.groups, strict=True)
     return RankMemory(
         handles,
@@ -213,10 +220,10 @@ def _key_scheme(message: identity_pb2.KeyScheme) -> KeyScheme:
     )
 
 
-def _handle(region: cache_pb2.Region, at: int) -> Handle:
+def _handle(region: cache_pb2.Region, at: int, beneath: Path | None) -> Handle:
     match region.WhichOneof("handle"):
         case "shared_memory":
-            return _shared_memory(region.shared_memory, at)
+            return _shared_memory(region.shared_memory, at, beneath)
         case "cuda_memory":
             return _cuda_memory(region.cuda_memory, at)
     raise InvalidRequest(
@@ -224,12 +231,14 @@ def _handle(region: cache_pb2.Region, at: int) -> Handle:
     )
 
 
-def _shared_memory(memory: cache_pb2.SharedMemory, at: int) -> SharedMemoryHandle:
+def _shared_memory(
+    memory: cache_pb2.SharedMemory, at: int, beneath: Path | None
+) -> SharedMemoryHandle:
     if not memory.path.startswith("/") or "\0" in memory.path:
         raise InvalidRequest(f"the path of region {at} is not absolute", field="regions.path")
     _between(memory.offset_bytes + memory.size_bytes, 1, MAX_BYTES, f"end of region {at}")
     _between(memory.size_bytes, 1, MAX_BYTES, "regions.size_bytes")
-    return SharedMemoryHandle(memory.path, memory.offset_bytes, memory.size_bytes)
+    return SharedMemoryHandle(memory.path, memory.offset_bytes, memory.size_bytes, beneath)
 
 
 def _cuda_memory(memory: cache_pb2.CudaMemory, at: int) -> CudaHandle:

@@ -29,7 +29,10 @@ from kvstow.v1 import (
 
 from .admin import AdminServicer
 from .calls import CallInterceptor, Observe, ReportBug
+from .certificates import Certificates, port_credentials
 from .debug import DebugServicer
+from .gate import Gate
+from .open_calls import OpenCalls
 from .options import ServerOptions
 from .reflecting import BoundedReflection
 from .servicer import CacheServicer, Waits
@@ -65,7 +68,12 @@ CHANNEL_OPTIONS: Sequence[tuple[str, int]] = (
     ("grpc.http2.ping_timeout_ms", 5_000),
     # Two daemons never share a port.
     ("grpc.so_reuseport", 0),
+    # Who connects and says nothing is dropped.
+    ("grpc.server_handshake_timeout_ms", 10_000),
 )
+
+CONNECTIONS_PER_SESSION = 16
+"""An engine has one for its scheduler and one for each rank; on the average of all it may have so many."""
 
 
 class RpcServer:
@@ -89,14 +97,19 @@ class RpcServer:
         faults: FaultyDevice | None = None,
     ) -> None:
         self._options = options
-        self._socket = None if options.socket_path is None else SocketPath(options.socket_path)
-        threads = options.max_sessions + options.worker_count
+        self._socket = (
+            None
+            if options.socket_path is None
+            else SocketPath(options.socket_path, options.permissions)
+        )
+        self._open_calls = OpenCalls(options.shares)
         max_keys = daemon.info().limits.max_keys_per_call
+        gate = Gate(options.access, self._open_calls, daemon.tenant_of)
         longest = MESSAGE_BYTES + MESSAGE_BYTES_PER_KEY * max_keys
         self._server = grpc.server(
-            ThreadPoolExecutor(threads, thread_name_prefix="rpc"),
-            interceptors=[CallInterceptor(daemon.boot_id, observe, report_bug)],
-            options=(*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", longest)),
+            ThreadPoolExecutor(options.thread_count, thread_name_prefix="rpc"),
+            interceptors=[CallInterceptor(daemon.boot_id, observe, report_bug, gate)],
+            options=(*CHANNEL_OPTIONS, *_bounds(options, longest)),
         )
         self.health = health.HealthServicer()
         self._add_services(daemon, faults)
@@ -116,9 +129,10 @@ class RpcServer:
         if self._socket is not None:
             self._socket.claim()
             with private_files():
-                self._bind(self._socket.target)
+                self._bind(self._socket.target, None)
+            self._socket.open_up()
         if self._options.tcp_address is not None:
-            port = self._bind(self._options.tcp_address)
+            port = self._bind(self._options.tcp_address, self._options.certificates)
         self._server.start()
         return port
 
@@ -136,6 +150,13 @@ class RpcServer:
         self._set_health(DEVICE, status.stuck_count == 0 and all(devices.values()))
         for device, healthy in devices.items():
             self._set_health(f"{DEVICE}/{device}", healthy)
+
+    def refresh(self) -> None:
+        """Read tokens again if their file has changed, and end calls that are not permitted any more, or stuck."""
+        access = self._options.access
+        if access.tokens is not None:
+            access.tokens.refresh()
+        self._open_calls.end_stale(access.is_valid)
 
     def stop(self, grace_s: float) -> None:
         """Take no new call, give running ones `grace_s`, and return when all have ended.
@@ -167,9 +188,22 @@ class RpcServer:
         status = health_pb2.HealthCheckResponse
         self.health.set(service, status.SERVING if well else status.NOT_SERVING)
 
-    def _bind(self, target: str) -> int:
+    def _bind(self, target: str, certificates: Certificates | None) -> int:
         try:
-            return self._server.add_insecure_port(target)
+            if certificates is None:
+                return self._server.add_insecure_port(target)
+            credentials = port_credentials(certificates, self._options.known_clients)
+            return self._server.add_secure_port(target, credentials)
         except RuntimeError as error:
             self.stop(0)
             raise SocketError(f"cannot listen on {target}: {error}") from error
+
+
+def _bounds(options: ServerOptions, longest: int) -> Sequence[tuple[str, int]]:
+    """What a peer may take of the server; each address has its connections for itself."""
+    connections = options.worker_count + CONNECTIONS_PER_SESSION * options.max_sessions
+    return (
+        ("grpc.max_receive_message_length", longest),
+        ("grpc.max_concurrent_streams", options.thread_count),
+        ("grpc.max_allowed_incoming_connections", connections),
+    )

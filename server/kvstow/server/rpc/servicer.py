@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import grpc
 
@@ -20,6 +21,8 @@ from kvstow.server.daemon.watch import Watcher
 from kvstow.v1 import cache_pb2, cache_pb2_grpc
 
 from . import convert, replies
+from .access import require_tenant
+from .callers import CALLER
 from .status import StreamReplaced
 
 MAX_WAIT_S = 60.0
@@ -75,7 +78,8 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
     def OpenSession(
         self, request: cache_pb2.OpenSessionRequest, context: grpc.ServicerContext
     ) -> cache_pb2.OpenSessionResponse:
-        identity = convert.identity(request.identity)
+        named = convert.identity(request.identity)
+        identity = replace(named, tenant=require_tenant(CALLER.get(), named.tenant))
         name = convert.text(request.name, "name")
         opened = self._daemon.open_session(identity, name, convert.process(request))
         return replies.opened_session(opened, self._daemon.boot_id)
@@ -90,7 +94,8 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
         self, request: cache_pb2.AttachMemoryRequest, context: grpc.ServicerContext
     ) -> cache_pb2.AttachMemoryResponse:
         session = SessionId(request.session_id)
-        memory = convert.rank_memory(request, self._daemon.identity(session).layout)
+        layout = self._daemon.identity(session).layout
+        memory = convert.rank_memory(request, layout, CALLER.get().memory_path)
         self._daemon.attach(session, request.rank, memory, convert.process(request))
         return cache_pb2.AttachMemoryResponse()
 

@@ -27,6 +27,27 @@ class StreamReplaced(errors.Refusal):
     next_step = "Do not reconnect; the newer stream has the events."
 
 
+class Unauthenticated(errors.Refusal):
+    """The daemon asks for a token, and the call shows none that it knows."""
+
+    reason = "UNAUTHENTICATED"
+    next_step = "Give the client a token that the daemon's token file lists, and name its file in KVSTOW_TOKEN_FILE."
+
+
+class NotPermitted(errors.Refusal):
+    """The token is known, and its role or its tenant may not do this."""
+
+    reason = "NOT_PERMITTED"
+    next_step = "Use a token whose role may do this, or one of the tenant that is named."
+
+
+class TooManyCalls(errors.Refusal):
+    """A token, or all engines of a tenant, have as many calls open as the daemon has threads for them."""
+
+    reason = "TOO_MANY_CALLS"
+    next_step = "Wait until other calls with this token, or of this tenant, have ended."
+
+
 class InternalError(errors.Refusal):
     """An exception that no one foresaw: a bug of ours. The books may or may not have changed."""
 
@@ -63,6 +84,9 @@ CODES: dict[type[errors.Refusal], grpc.StatusCode] = {
     errors.ShuttingDown: grpc.StatusCode.UNAVAILABLE,
     errors.NotStarted: grpc.StatusCode.UNAVAILABLE,
     StreamReplaced: grpc.StatusCode.ABORTED,
+    Unauthenticated: grpc.StatusCode.UNAUTHENTICATED,
+    NotPermitted: grpc.StatusCode.PERMISSION_DENIED,
+    TooManyCalls: grpc.StatusCode.RESOURCE_EXHAUSTED,
     InternalError: grpc.StatusCode.INTERNAL,
 }
 

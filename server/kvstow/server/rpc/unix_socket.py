@@ -7,12 +7,15 @@ file itself stays: a file that comes and goes can be locked twice.
 
 import errno
 import fcntl
+import grp
 import os
+import pwd
 import socket
 import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -27,15 +30,48 @@ class SocketError(Exception):
     """The socket cannot be served; one line that names the path and the reason."""
 
 
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Who may connect to a socket.
+
+    Args:
+        mode: permissions of its file.
+        owner, group: of its file, by name or number; None: this process's.
+        shared_directory: accept a directory that others may write to.
+    """
+
+    mode: int = 0o600
+    owner: str | None = None
+    group: str | None = None
+    shared_directory: bool = False
+
+    def apply(self, target: Path | int, mode: int) -> None:
+        """Give a file its owner and group, then its mode.
+
+        Raises:
+            SocketError: there is no such user or group.
+            OSError: this process may not do that.
+        """
+        if self.owner is not None or self.group is not None:
+            os.chown(target, _user(self.owner), _group(self.group))
+        os.chmod(target, mode)
+
+
+PRIVATE = Permissions()
+"""Of the process's user alone."""
+
+
 class SocketPath:
     """The path of a socket, owned by this process from `claim` to `release`.
 
     Args:
         path: where the socket shall be.
+        permissions: who may connect.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, permissions: Permissions = PRIVATE) -> None:
         self._path = path
+        self._permissions = permissions
         self._lock: int | None = None
 
     @property
@@ -47,14 +83,16 @@ class SocketPath:
         """Take the path: lock it, and remove the socket that a killed daemon left.
 
         Raises:
-            SocketError: another process serves it, something else lies there, or it cannot be
-                made.
+            SocketError: another process serves it, something else lies there, others may put
+                theirs in its place, or it cannot be made.
         """
         if len(os.fsencode(self._path.absolute())) > MAX_PATH_BYTES:
             raise SocketError(f"socket path is longer than {MAX_PATH_BYTES} bytes: {self._path}")
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._prepare_directory()
             self._lock = _lock(self._path)
+            # Whoever may connect may see by its lock whether the socket is served.
+            self._permissions.apply(self._lock, 0o600 | self._permissions.mode & 0o044)
             _remove_stale(self._path)
         except OSError as error:
             self.release()
@@ -65,11 +103,60 @@ class SocketPath:
             self.release()
             raise
 
+    def open_up(self) -> None:
+        """Let those connect to the socket who may; until now only its owner could.
+
+        Raises:
+            SocketError: this process may not change that.
+        """
+        try:
+            self._permissions.apply(self._path, self._permissions.mode)
+        except OSError as error:
+            raise SocketError(
+                f"cannot change owner, group or mode of {self._path}: {error.strerror}; "
+                "see socket_owner, socket_group and socket_mode"
+            ) from error
+
     def release(self) -> None:
         """Let another process have the path. May be repeated."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def _prepare_directory(self) -> None:
+        """Make it if there is none, open to those alone who may connect; refuse one in which others may replace files."""
+        directory = self._path.parent
+        if not directory.exists():
+            directory.mkdir(mode=0o700, parents=True)
+            may_connect = (self._permissions.mode & 0o066) >> 1 & 0o011
+            self._permissions.apply(directory, 0o700 | may_connect)
+        found = directory.stat()
+        theirs = found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022
+        if theirs and not self._permissions.shared_directory:
+            raise SocketError(
+                f"others may write to {directory} (mode {stat.S_IMODE(found.st_mode):04o}, owner {found.st_uid}) and put"
+                " a socket of theirs there; name another directory with --socket, take the right away"
+                " (chmod go-w), or accept it with --socket-shared-directory"
+            )
+
+
+def _user(name: str | None) -> int:
+    """Number of a user; -1, which changes nothing, for None."""
+    if name is None or name.isdigit():
+        return int(name or -1)
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise SocketError(f"socket_owner: there is no user {name}") from None
+
+
+def _group(name: str | None) -> int:
+    if name is None or name.isdigit():
+        return int(name or -1)
+    try:
+        return grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise SocketError(f"socket_group: there is no group {name}") from None
 
 
 @contextmanager
