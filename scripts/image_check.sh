@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the image and runs the daemon in containers and as a service of a booted systemd: tests/deploy/test_image.py and
-# test_booted.py, which are skipped without it.
+# Builds the image and runs the daemon in containers, as Kubernetes would, and as a service of a booted systemd: with
+# tests/deploy/test_image.py, test_pods.py and test_booted.py, which are skipped without it.
 #
 # Needs root on Debian: podman, runc, debootstrap and systemd-container are installed. The base image is made by
 # debootstrap, so no registry is asked. What is slow to make stays in CHECK_DIR for the next time.
@@ -63,4 +63,4 @@ docker build --quiet --format docker --isolation chroot --network host --tag "$I
 
 say "testing it"
 export CHECK_IMAGE=$IMAGE CHECK_BASE=$base
-exec "${PYTHON:-.venv/bin/python}" -m pytest "$@" tests/deploy/test_image.py tests/deploy/test_booted.py
+exec "${PYTHON:-.venv/bin/python}" -m pytest "$@" tests/deploy/test_{image,pods,booted}.py

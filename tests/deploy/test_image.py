@@ -1,6 +1,5 @@
 """The image in containers; `make image-check` builds it and runs these tests."""
 
-import os
 import re
 import subprocess
 import uuid
@@ -10,25 +9,29 @@ from pathlib import Path
 
 import pytest
 
+from support.containers import (
+    CONFINED,
+    IMAGE,
+    STORE_AND_LOAD,
+    docker,
+    engine,
+    exit_code,
+    running,
+    said,
+    wait_ready,
+)
+from support.manifests import ROOT
 from support.waiting import DEADLINE_S, wait_for
 
-IMAGE = os.environ.get("CHECK_IMAGE", "")
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "deploy" / "containers.md"
-CONFINED = ("--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges")
-STORE_AND_LOAD = """
-from support.client_engine import connected_engine
-with connected_engine("unix:/run/kvstow/kvstow.sock") as engine:
-    engine.store([1, 2], [0, 1])
-    engine.load([1, 2], [8, 9])
-"""
 HOLD_A_STORE = """
+import sys
 import threading
 import grpc
 from kvstow.v1 import debug_pb2, debug_pb2_grpc
 from kvstow.v1.transfer_pb2 import TRANSFER_KIND_STORE
 from support.client_engine import connected_engine
-socket = "unix:/run/kvstow/kvstow.sock"
+socket = sys.argv[1]
 stub = debug_pb2_grpc.DebugServiceStub(grpc.insecure_channel(socket))
 fault = debug_pb2.Fault(kind=TRANSFER_KIND_STORE, hold=debug_pb2.HoldCopy())
 stub.AddFault(debug_pb2.AddFaultRequest(fault=fault))
@@ -41,15 +44,6 @@ with connected_engine(socket) as engine:
 pytestmark = pytest.mark.skipif(not IMAGE, reason="needs the image: make image-check")
 
 
-def docker(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a command of the container engine."""
-    done = subprocess.run(
-        ["docker", *arguments], check=False, capture_output=True, text=True, timeout=DEADLINE_S
-    )
-    assert done.returncode == 0 or not check, done.stderr
-    return done
-
-
 @pytest.fixture
 def volumes() -> Iterator[Sequence[str]]:
     """What daemon and engine share, gone afterwards."""
@@ -60,39 +54,12 @@ def volumes() -> Iterator[Sequence[str]]:
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[str]:
-    """A container that is gone afterwards."""
-    name = docker("run", "--detach", *arguments).stdout.strip()
-    try:
-        yield name
-    finally:
-        docker("rm", "--force", name)
-
-
-@contextmanager
 def daemon(volumes: Sequence[str], *settings: str) -> Iterator[str]:
     """A daemon that is ready."""
     flags = ("--pool-size=16MiB", "--log-format=json", *settings)
     with running(*CONFINED, *volumes, IMAGE, *flags) as name:
-        wait_for(lambda: '"ready"' in said(name), "readiness")
+        wait_ready(name)
         yield name
-
-
-def said(name: str) -> str:
-    """The log of a container."""
-    return docker("logs", name).stderr
-
-
-def exit_code(name: str) -> int:
-    """Wait until a container has ended."""
-    return int(docker("wait", name).stdout)
-
-
-def engine(volumes: Sequence[str], program: str) -> tuple[str, ...]:
-    """The arguments of a container that runs an engine, with what the tests of engines share."""
-    tests = f"--volume={ROOT / 'tests' / 'support'}:/tests/support:ro"
-    run = (*volumes, tests, "--env=PYTHONPATH=/tests", "--entrypoint=python")
-    return (*run, IMAGE, "-c", program)
 
 
 def shell(commands: str) -> str:
@@ -110,7 +77,7 @@ def test_the_commands_of_the_page_work() -> None:
     assert build.startswith("docker build")  # done already, with another base
     try:
         shell(run)
-        wait_for(lambda: "ready" in said("kvstowd"), "readiness")
+        wait_ready("kvstowd")
         looked = shell(look)
         assert re.search(r"state +ready", looked)
         assert re.search(r"copy kernel +native", looked)
@@ -138,20 +105,20 @@ def test_the_process_has_no_right_it_does_not_need(volumes: Sequence[str]) -> No
 
 def test_an_engine_in_another_container_stores_and_loads(volumes: Sequence[str]) -> None:
     with daemon(volumes):
-        docker("run", "--rm", *engine(volumes, STORE_AND_LOAD))
+        docker("run", "--rm", *engine(STORE_AND_LOAD, *volumes))
 
 
 def test_an_engine_stays_while_the_daemon_is_replaced(volumes: Sequence[str]) -> None:
     with daemon(volumes) as first:
-        docker("run", "--rm", *engine(volumes, STORE_AND_LOAD))
+        docker("run", "--rm", *engine(STORE_AND_LOAD, *volumes))
         docker("kill", first)
     with daemon(volumes):
-        docker("run", "--rm", *engine(volumes, STORE_AND_LOAD))
+        docker("run", "--rm", *engine(STORE_AND_LOAD, *volumes))
 
 
 def test_nothing_is_written_to_the_image(volumes: Sequence[str]) -> None:
     with running(*volumes, IMAGE, "--pool-size=16MiB") as name:
-        wait_for(lambda: "ready" in said(name), "readiness")
+        wait_ready(name)
         docker("exec", name, "kvstow", "status")
         docker("stop", name)
         changed = docker("diff", name).stdout.split()[1::2]
@@ -172,7 +139,7 @@ def test_a_pool_beyond_the_memory_limit_is_one_line(volumes: Sequence[str]) -> N
 def test_sigterm_drains_within_the_grace_time(volumes: Sequence[str], grace_s: float) -> None:
     with (
         daemon(volumes, "--debug-service", f"--drain-grace-s={grace_s}") as name,
-        running(*engine(volumes, HOLD_A_STORE)) as held,
+        running(*engine(HOLD_A_STORE, *volumes)) as held,
     ):
         wait_for(lambda: "held" in docker("logs", held).stdout, "a held store")
         docker("stop", "--time=60", name)
@@ -185,7 +152,7 @@ def test_sigterm_drains_within_the_grace_time(volumes: Sequence[str], grace_s: f
 def test_a_second_signal_ends_process_1_at_once(volumes: Sequence[str]) -> None:
     with (
         daemon(volumes, "--debug-service", "--drain-grace-s=3600") as name,
-        running(*engine(volumes, HOLD_A_STORE)) as held,
+        running(*engine(HOLD_A_STORE, *volumes)) as held,
     ):
         wait_for(lambda: "held" in docker("logs", held).stdout, "a held store")
         docker("kill", "--signal=TERM", name)

@@ -4,14 +4,16 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
+from kvstow.server.__main__ import HEALTH_PERIOD_S
 from kvstow.server.notify import ServiceManager
 from support.client_engine import connected_engine
 from support.kvstowd import COMMAND, Kvstowd, running_kvstowd
@@ -55,6 +57,49 @@ def test_the_service_manager_hears_of_the_start_the_life_and_the_drain(
                 assert hear_until(heard, "STOPPING=1")[-1] == "STOPPING=1\nSTATUS=draining"
                 assert daemon.process.poll() is None
             assert daemon.wait_exit() == 0
+
+
+WITH_A_BUG = """
+import pathlib, sys, threading, time
+from kvstow.server.__main__ import main
+
+gate = pathlib.Path(sys.argv.pop(1))
+
+def break_down():
+    while not gate.exists():
+        time.sleep(0.01)
+    raise RuntimeError("a bug")
+
+threading.Thread(target=break_down, daemon=True).start()
+sys.exit(main())
+"""
+"""A daemon one of whose threads ends by an exception once a file is there."""
+
+
+def test_a_daemon_that_found_a_bug_in_itself_is_silent_and_not_live(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = directory / "gate"
+    monkeypatch.setattr("support.kvstowd.COMMAND", (sys.executable, "-c", WITH_A_BUG, gate))
+    monkeypatch.setenv("NOTIFY_SOCKET", f"{directory}/notify")
+    with (
+        manager_socket(f"{directory}/notify") as heard,
+        running_kvstowd(directory, health_listen="127.0.0.1:0") as daemon,
+    ):
+        port = daemon.wait_line("health served")["port"]
+        hear_until(heard, "WATCHDOG=1")
+        assert probe(port, "liveness") == health_pb2.HealthCheckResponse.SERVING
+        gate.touch()
+        not_serving = health_pb2.HealthCheckResponse.NOT_SERVING
+        wait_for(lambda: probe(port, "liveness") == not_serving, "the end of liveness")
+        with suppress(BlockingIOError):
+            while heard.recv(4096, socket.MSG_DONTWAIT):
+                pass  # what was said before
+        heard.settimeout(3 * HEALTH_PERIOD_S)
+        with pytest.raises(TimeoutError):
+            heard.recv(4096)
+        daemon.terminate()
+        assert daemon.wait_exit() == 0
 
 
 def test_a_manager_may_listen_in_the_abstract_namespace() -> None:
