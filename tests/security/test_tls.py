@@ -16,21 +16,19 @@ from kvstow.v1 import cache_pb2, cache_pb2_grpc
 from security.authority import Authority
 from security.rig import ADMINISTRATOR, ENTRIES, STRANGER, write
 from support.client_engine import connected_engine
-from support.kvstowd import running_kvstowd
+from support.kvstowd import Kvstowd, running_kvstowd
 
 LIMIT_S = 30.0
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 def tls_settings(directory: Path, authority: Authority) -> dict[str, Any]:
     cert, key = authority.sign("localhost", "127.0.0.1")
-    return {"listen": f"127.0.0.1:{free_port()}", "tls_cert": cert, "tls_key": key}
+    return {"listen": "127.0.0.1:0", "tls_cert": cert, "tls_key": key}
+
+
+def address_of(daemon: Kvstowd) -> str:
+    """Where it listens for TCP."""
+    return f"127.0.0.1:{daemon.wait_line('listening')['port']}"
 
 
 def serial_number(address: str, authority: Authority) -> str:
@@ -54,8 +52,8 @@ def test_a_token_over_tls_opens_and_nothing_else_does(directory: Path) -> None:
     mine.write_text(ADMINISTRATOR)
     wrong.write_text(STRANGER)
     settings = tls_settings(directory, authority)
-    address = settings["listen"]
     with running_kvstowd(directory, tokens=tokens, **settings) as daemon:
+        address = address_of(daemon)
         known = Credentials(ca_file=authority.file, token_file=mine)
         with Client(address, credentials=known) as client:
             assert client.server_info().boot_id
@@ -86,10 +84,10 @@ def shared(directory: Path, name: str) -> Path:
 def test_with_authorities_of_clients_only_their_clients_get_in(directory: Path) -> None:
     authority, clients = Authority(directory), Authority(shared(directory, "clients"))
     settings = tls_settings(directory, authority)
-    address = settings["listen"]
     cert, key = clients.sign("engine", stem="engine")
     foreign_cert, foreign_key = authority.sign("engine", stem="foreign")
-    with running_kvstowd(directory, tls_client_ca=clients.file, **settings):
+    with running_kvstowd(directory, tls_client_ca=clients.file, **settings) as daemon:
+        address = address_of(daemon)
         known = Credentials(authority.file, cert, key)
         with Client(address, credentials=known) as client:
             assert client.server_info().boot_id
@@ -105,8 +103,8 @@ def test_with_authorities_of_clients_only_their_clients_get_in(directory: Path) 
 def test_a_certificate_is_replaced_while_clients_are_connected(directory: Path) -> None:
     authority = Authority(directory)
     settings = tls_settings(directory, authority)
-    address = settings["listen"]
     with running_kvstowd(directory, insecure=True, **settings) as daemon:
+        address = address_of(daemon)
         channel = grpc.secure_channel(
             address, grpc.ssl_channel_credentials(authority.file.read_bytes())
         )
@@ -133,9 +131,9 @@ def ask(stub: cache_pb2_grpc.CacheServiceStub) -> str:
 def test_a_pair_that_does_not_fit_changes_nothing(directory: Path) -> None:
     authority = Authority(directory)
     settings = tls_settings(directory, authority)
-    address = settings["listen"]
     key = settings["tls_key"].read_bytes()
     with running_kvstowd(directory, insecure=True, **settings) as daemon:
+        address = address_of(daemon)
         old = serial_number(address, authority)
         authority.sign("localhost", "127.0.0.1")
         fresh_key = settings["tls_key"].read_bytes()
@@ -192,7 +190,7 @@ def test_an_engine_works_over_tls(directory: Path) -> None:
     authority = Authority(directory)
     settings = tls_settings(directory, authority)
     with (
-        running_kvstowd(directory, insecure=True, **settings),
-        connected_engine(settings["listen"], Credentials(authority.file)) as engine,
+        running_kvstowd(directory, insecure=True, **settings) as daemon,
+        connected_engine(address_of(daemon), Credentials(authority.file)) as engine,
     ):
         engine.store([1], [0])

@@ -155,9 +155,17 @@ def _listen(config: Config, daemon: Daemon, server: RpcServer, stack: ExitStack)
     stack.callback(server.stop, STREAM_GRACE_S)
     # Before the server stops: a socket that is gone says that no copy runs any more.
     stack.callback(daemon.close)
-    server.start()
+    port = server.start()
     daemon.start()
-    _log.info("listening", socket=str(config.socket), tcp=config.listen, boot_id=daemon.boot_id)
+    _log.info(
+        "listening",
+        socket=str(config.socket),
+        tcp=config.listen,
+        port=port,
+        tls=config.tls_cert is not None,
+        tokens=config.tokens is not None,
+        boot_id=daemon.boot_id,
+    )
 
 
 def _serve_metrics(metrics: Metrics, address: str, stack: ExitStack) -> None:

@@ -75,6 +75,12 @@ CHANNEL_OPTIONS: Sequence[tuple[str, int]] = (
 CONNECTIONS_PER_SESSION = 16
 """An engine has one for its scheduler and one for each rank; on the average of all it may have so many."""
 
+STREAMS_PER_THREAD = 4
+"""Calls that one connection may have open. Far more than a client needs: at the limit gRPC refuses some at random."""
+
+CALLS_PER_THREAD = 16
+"""Calls that may be open or wait for a thread, from all connections; gRPC itself refuses further ones, without a thread."""
+
 
 class RpcServer:
     """Serves one daemon.
@@ -110,6 +116,7 @@ class RpcServer:
             ThreadPoolExecutor(options.thread_count, thread_name_prefix="rpc"),
             interceptors=[CallInterceptor(daemon.boot_id, observe, report_bug, gate)],
             options=(*CHANNEL_OPTIONS, *_bounds(options, longest)),
+            maximum_concurrent_rpcs=CALLS_PER_THREAD * options.thread_count,
         )
         self.health = health.HealthServicer()
         self._add_services(daemon, faults)
@@ -204,6 +211,6 @@ def _bounds(options: ServerOptions, longest: int) -> Sequence[tuple[str, int]]:
     connections = options.worker_count + CONNECTIONS_PER_SESSION * options.max_sessions
     return (
         ("grpc.max_receive_message_length", longest),
-        ("grpc.max_concurrent_streams", options.thread_count),
+        ("grpc.max_concurrent_streams", STREAMS_PER_THREAD * options.thread_count),
         ("grpc.max_allowed_incoming_connections", connections),
     )
