@@ -52,3 +52,17 @@ def test_the_settings_in_force_are_one_event_and_are_shown(directory: Path) -> N
     assert (shown["policy"].value, shown["policy"].source) == ("arc", "flag")
     assert (shown["max_keys"].value, shown["max_keys"].source) == ("8192", "default")
     assert shown["listen"].value == ""
+
+
+def test_tokens_and_certificates_are_checked_as_well(directory: Path) -> None:
+    tokens = directory / "tokens.toml"
+    tokens.write_text("[[token]]\nname = 'x'\nrole = 'root'\n")
+    checked = check_config("--tokens", str(tokens))
+    assert (checked.returncode, checked.stdout) == (2, "")
+    assert "tokens: " in checked.stderr
+    assert "number 1: role" in checked.stderr
+    missing = ["--tls-cert", str(directory / "none"), "--tls-key", str(directory / "none")]
+    checked = check_config(*missing)
+    assert checked.returncode == 2
+    assert "tls_cert: cannot read" in checked.stderr
+    assert "Traceback" not in checked.stderr

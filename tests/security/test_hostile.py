@@ -7,10 +7,14 @@ from typing import Any
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
+from kvstow.server.rpc.alarm import PERIOD_S, Alarm
+from kvstow.server.rpc.status import Unauthenticated
 from kvstow.v1 import admin_pb2, cache_pb2
 from rpc.rig import Served, config, refused, served
 from security.rig import ADMINISTRATOR, ENGINE_A, ENGINE_B, READER, Guarded, guarded
+from support.clock import ManualClock
 from support.memory import shared_directory
 from support.waiting import wait_for
 
@@ -209,3 +213,18 @@ def drained(connection: socket.socket) -> bool:
         return connection.recv(1 << 16) == b""
     except ConnectionError:
         return True
+
+
+def test_who_is_refused_is_in_the_log_and_cannot_fill_it() -> None:
+    clock = ManualClock()
+    alarm = Alarm(clock)
+    with capture_logs() as lines:
+        for _ in range(1000):
+            alarm.refused(Unauthenticated("the call shows no token"), LOOKUP, "ipv4:192.0.2.1:7")
+        clock.advance(PERIOD_S)
+        alarm.refused(Unauthenticated("the call shows no token"), LOOKUP, "ipv4:192.0.2.1:7")
+    assert [(line["reason"], line["others_before"]) for line in lines] == [
+        ("UNAUTHENTICATED", 0),
+        ("UNAUTHENTICATED", 999),
+    ]
+    assert lines[0]["peer"] == "ipv4:192.0.2.1:7"

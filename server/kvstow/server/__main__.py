@@ -34,7 +34,7 @@ from kvstow.server.device.host import HostDevice
 from kvstow.server.device.pool import HostPool
 from kvstow.server.logs import set_up_logging
 from kvstow.server.metrics import Metrics
-from kvstow.server.metrics_server import MetricsServer
+from kvstow.server.metrics_server import MetricsServer, MetricsTls
 from kvstow.server.notify import ServiceManager
 from kvstow.server.rpc.options import ServerOptions, server_options
 from kvstow.server.rpc.probes import ProbePort
@@ -138,14 +138,14 @@ def _run(
     )
     metrics.watch(daemon)
     _listen(config, daemon, server, stack)
-    _serve_metrics(metrics, config.metrics_listen, stack)
+    served = _serve_metrics(metrics, config, stack)
     _serve_probes(server, config.health_listen, stack)
     _populate(pool, config, stop, manager)
     daemon.set_ready()
     server.set_ready(True)
     manager.ready()
     _log_ready(config, daemon)
-    _watch_health(daemon, server, stop, manager)
+    _watch_health(daemon, server, served, stop, manager)
     manager.draining()
     server.set_ready(False)
     _drain(daemon, config.drain_grace_s)
@@ -168,17 +168,21 @@ def _listen(config: Config, daemon: Daemon, server: RpcServer, stack: ExitStack)
     )
 
 
-def _serve_metrics(metrics: Metrics, address: str, stack: ExitStack) -> None:
+def _serve_metrics(metrics: Metrics, config: Config, stack: ExitStack) -> MetricsServer | None:
+    address, tls = config.metrics_listen, None
     if not address:
-        return
+        return None
+    if config.metrics_tls and config.tls_cert is not None and config.tls_key is not None:
+        tls = MetricsTls(config.tls_cert, config.tls_key, config.tls_client_ca)
     try:
-        served = MetricsServer(metrics.registry, address)
+        served = MetricsServer(metrics.registry, address, tls)
     except OSError as error:
         raise StartError(
             f"cannot serve metrics on {address}: {error.strerror}; set metrics_listen"
         ) from error
     stack.callback(served.close)
     _log.info("metrics served", url=served.url)
+    return served
 
 
 def _serve_probes(server: RpcServer, address: str | None, stack: ExitStack) -> None:
@@ -225,12 +229,17 @@ def _log_ready(config: Config, daemon: Daemon) -> None:
 
 
 def _watch_health(
-    daemon: Daemon, server: RpcServer, stop: StopSignals, manager: ServiceManager
+    daemon: Daemon,
+    server: RpcServer,
+    served: MetricsServer | None,
+    stop: StopSignals,
+    manager: ServiceManager,
 ) -> None:
     """Tell the health service and the service manager what is wrong, until a signal comes."""
     while not stop.wait(HEALTH_PERIOD_S):
         status = daemon.status()
-        server.refresh()
+        if server.refresh() and served is not None:
+            served.reload()
         server.set_live(status.bug_count == 0)
         if status.bug_count == 0:
             manager.alive()

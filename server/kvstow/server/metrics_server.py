@@ -1,7 +1,11 @@
 """The HTTP endpoint of the metrics: where it listens and at which path it answers. What it shows, a registry decides."""
 
+import ssl
 import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 from wsgiref.simple_server import WSGIServer
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -10,31 +14,74 @@ from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_serve
 _PATH = "/metrics"
 
 
+@dataclass(frozen=True, slots=True)
+class MetricsTls:
+    """Files for HTTPS.
+
+    Args:
+        cert, key: the certificate chain and its key.
+        client_ca: authorities of client certificates; with it, clients without one are refused.
+    """
+
+    cert: Path
+    key: Path
+    client_ca: Path | None
+
+
 class MetricsServer:
-    """Serves a registry over HTTP on a thread of its own, until it is closed.
+    """Serves a registry over HTTP, or HTTPS, on a thread of its own, until it is closed.
 
     Args:
         registry: what to serve.
         address: host and port; port 0 takes a free one.
+        tls: files for HTTPS; None: HTTP.
 
     Raises:
         OSError: the address is taken or does not exist.
     """
 
-    def __init__(self, registry: CollectorRegistry, address: str) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, address: str, tls: MetricsTls | None = None
+    ) -> None:
         host, _, port = address.rpartition(":")
-        host = host.strip("[]")
         self._server: WSGIServer
         self._thread: threading.Thread
-        self._server, self._thread = start_http_server(int(port), host, registry)
+        self._server, self._thread = start_http_server(
+            int(port), host.strip("[]"), registry, **_files(tls)
+        )
+        self._tls = tls
+        match self._server.socket:
+            case ssl.SSLSocket() as encrypted:
+                # Else a client that does not go on with its handshake would keep the others out.
+                encrypted.do_handshake_on_connect = False  # type: ignore[attr-defined]
         self._server.set_app(_at_its_path(make_wsgi_app(registry)))
-        self.url = f"http://{address.rpartition(':')[0]}:{self._server.server_port}{_PATH}"
+        scheme = "http" if tls is None else "https"
+        self.url = f"{scheme}://{host}:{self._server.server_port}{_PATH}"
+
+    def reload(self) -> None:
+        """Serve new connections with the certificate that the files hold now; they have been found to be right."""
+        match self._server.socket:
+            case ssl.SSLSocket() as encrypted if self._tls is not None:
+                encrypted.context.load_cert_chain(self._tls.cert, self._tls.key)
 
     def close(self) -> None:
         """Stop; returns when the thread has ended."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def _files(tls: MetricsTls | None) -> dict[str, Any]:
+    """The files in the library's words."""
+    if tls is None:
+        return {}
+    known = tls.client_ca is not None
+    return {
+        "certfile": str(tls.cert),
+        "keyfile": str(tls.key),
+        "client_cafile": str(tls.client_ca) if known else None,
+        "client_auth_required": known,
+    }
 
 
 def _at_its_path(application: WSGIApplication) -> WSGIApplication:

@@ -114,11 +114,13 @@ class Access:
         """
         needs = RULES.get(method)
         caller = self._caller(needs, metadata, peer)
-        if caller is not None and (needs is None or caller.role not in _roles(needs)):
+        if needs is None and caller is not None:
+            raise NotPermitted(f"no rule says who may call {method}")
+        if needs is not None and caller is not None and caller.role not in _roles(needs):
             raise NotPermitted(
                 f"{method} is not for a token with the role {caller.role.value}",
                 role=caller.role.value,
-                needed=", ".join(role.value for role in needs.value) if needs else "none",
+                needed=", ".join(role.value for role in needs.value),
             )
         return caller
 

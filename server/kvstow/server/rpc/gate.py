@@ -6,16 +6,17 @@ waits for the request; for any other it would keep a thread until the request ha
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from kvstow.server.core.errors import InvalidRequest
+from kvstow.server.core.errors import InvalidRequest, Refusal
 from kvstow.v1 import admin_pb2, cache_pb2
 
 from .access import Access, require_own
+from .alarm import Alarm
 from .callers import CALLER
 from .open_calls import OpenCalls
 
@@ -39,11 +40,13 @@ class Gate:
         access: who may call what.
         open_calls: how many calls are open, and whose.
         tenant_of: whose a session is; None if there is none.
+        alarm: told of callers that are refused.
     """
 
     access: Access
     open_calls: OpenCalls
     tenant_of: Callable[[int], str | None]
+    alarm: Alarm = field(default_factory=Alarm)
 
     @contextmanager
     def passed(
@@ -60,8 +63,12 @@ class Gate:
             InvalidRequest: what has come is no request.
             grpc.RpcError: the client is gone.
         """
-        caller = self.access.admit(method, context.invocation_metadata(), context.peer())
-        number, call = self.open_calls.enter(caller, context)
+        try:
+            caller = self.access.admit(method, context.invocation_metadata(), context.peer())
+            number, call = self.open_calls.enter(caller, context)
+        except Refusal as refusal:
+            self.alarm.refused(refusal, method, context.peer())
+            raise
         try:
             request = requests if decode is None else _received(requests, decode)
             call.received()

@@ -109,6 +109,7 @@ class RpcServer:
             else SocketPath(options.socket_path, options.permissions)
         )
         self._open_calls = OpenCalls(options.shares)
+        self._certificate = None if options.certificates is None else options.certificates.content
         max_keys = daemon.info().limits.max_keys_per_call
         gate = Gate(options.access, self._open_calls, daemon.tenant_of)
         longest = MESSAGE_BYTES + MESSAGE_BYTES_PER_KEY * max_keys
@@ -158,12 +159,19 @@ class RpcServer:
         for device, healthy in devices.items():
             self._set_health(f"{DEVICE}/{device}", healthy)
 
-    def refresh(self) -> None:
-        """Read tokens again if their file has changed, and end calls that are not permitted any more, or stuck."""
-        access = self._options.access
+    def refresh(self) -> bool:
+        """Read tokens and certificates again if their files have changed, and end calls that are not permitted any more,
+        or whose request does not come; whether the certificates are others than the last time.
+        """
+        access, certificates = self._options.access, self._options.certificates
         if access.tokens is not None:
             access.tokens.refresh()
         self._open_calls.end_stale(access.is_valid)
+        if certificates is None:
+            return False
+        certificates.refresh()
+        before, self._certificate = self._certificate, certificates.content
+        return before is not self._certificate
 
     def stop(self, grace_s: float) -> None:
         """Take no new call, give running ones `grace_s`, and return when all have ended.
