@@ -67,7 +67,7 @@ class BlockTooLarge(Refusal):
     """One block for all ranks does not fit into an extent of the host pool."""
 
     reason = "BLOCK_TOO_LARGE"
-    next_step = "Raise extent_bytes of the daemon above the slot size named here."
+    next_step = "Raise extent_size of the daemon, and pool_size if it is smaller, above the slot size named here."
 
 
 class NoSuchSession(Refusal):
