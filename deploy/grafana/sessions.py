@@ -118,6 +118,18 @@ DASHBOARD = Dashboard(
                     ),
                 ),
                 Chart(
+                    "Calls that did not succeed",
+                    Unit.PER_SECOND,
+                    "By canonical code. UNAUTHENTICATED and PERMISSION_DENIED: see the runbook, KvstowCallersRefused. "
+                    "INTERNAL is a bug: see KvstowInternalErrors.",
+                    (
+                        Query(
+                            total(rate("kvstow_rpc_duration_seconds_count", 'code!="OK"'), "code"),
+                            "{{code}}",
+                        ),
+                    ),
+                ),
+                Chart(
                     "Refusals",
                     Unit.PER_SECOND,
                     "Requests that the books refused, by reason; docs/protocol.md says for each what the caller must do. "

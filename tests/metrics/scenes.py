@@ -126,6 +126,7 @@ def _be_refused(stage: Stage) -> None:
     for _ in range(60):
         with pytest.raises(Refused, match="DUPLICATE_KEY"):
             session.store(twice, [0, 1], session.generation)
+        time.sleep(PAUSE_S)
     stage.seen("refusals")
 
 
