@@ -33,10 +33,14 @@ def manager_socket(address: str) -> Iterator[socket.socket]:
 
 def hear_until(heard: socket.socket, last: str) -> list[str]:
     """The messages up to one that begins with `last`."""
-    messages = [""]
-    while not messages[-1].startswith(last):
+    messages: list[str] = []
+
+    def has_come() -> bool:
         messages.append(heard.recv(4096).decode())
-    return messages[1:]
+        return messages[-1].startswith(last)
+
+    wait_for(has_come, last)
+    return messages
 
 
 def test_the_service_manager_hears_of_the_start_the_life_and_the_drain(
