@@ -12,6 +12,7 @@ from support.manifests import Manifest, container, environment, mounts, pod
 from support.memory import shared_directory
 
 SMALL = "--env=KVSTOW_POOL_SIZE=64MiB"
+DEV_SHM = {"path": "/dev/shm", "type": "Directory"}
 PROBE = """
 import sys
 import grpc
@@ -31,14 +32,12 @@ def volumes(overlay: str) -> Iterator[Mapping[str, Path]]:
     with tempfile.TemporaryDirectory() as disk, shared_directory() as memory:
         made = {}
         for volume in pod(overlay)["spec"]["volumes"]:
-            made[volume["name"]] = path = Path(disk, volume["name"])
-            if volume.get("hostPath", {}).get("path") == "/dev/shm":
-                made[volume["name"]] = path = memory
-            path.mkdir(exist_ok=True)
-            # An emptyDir is everybody's. A directory that is made on the node is root's.
-            path.chmod(
-                0o755 if volume.get("hostPath", {}).get("type") == "DirectoryOrCreate" else 0o777
-            )
+            name, node, empty = volume["name"], volume.get("hostPath"), volume.get("emptyDir")
+            in_memory = (empty or {}).get("medium") == "Memory" or node == DEV_SHM
+            made[name] = Path(memory if in_memory else disk, name)
+            made[name].mkdir()
+            # A directory that is made on the node is root's, every other is everybody's.
+            made[name].chmod(0o755 if node and node["type"] == "DirectoryOrCreate" else 0o777)
         yield made
 
 
