@@ -41,6 +41,7 @@ as_kvstow() { setpriv --reuid=kvstow --regid=kvstow --clear-groups "$@"; }
 # Started before this, because it comes after it: so it is ready.
 systemctl show kvstowd >/out/started
 as_kvstow kvstow status >/out/status
+as_kvstow kvstow doctor >/out/doctor
 as_kvstow env PYTHONPATH=/tests python -c '
 from support.client_engine import connected_engine
 with connected_engine("unix:/run/kvstow/kvstow.sock") as engine:
@@ -139,6 +140,10 @@ def test_started_means_ready(found: Path) -> None:
 
 def test_an_engine_of_the_same_user_stores_and_loads(found: Path) -> None:
     assert (found / "engine").read_text() == "stored and loaded\n"
+
+
+def test_the_doctor_finds_nothing_that_fails(found: Path) -> None:
+    assert "failures: 0" in (found / "doctor").read_text()
 
 
 def test_the_copy_kernel_works_in_its_confinement(found: Path) -> None:

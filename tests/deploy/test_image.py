@@ -81,6 +81,7 @@ def test_the_commands_of_the_page_work() -> None:
         looked = shell(look)
         assert re.search(r"state +ready", looked)
         assert re.search(r"copy kernel +native", looked)
+        assert "failures: 0" in looked
         assert shell(join) == "True stored\n2 blocks found\n"
         docker("healthcheck", "run", "kvstowd")
         shell(stop)
