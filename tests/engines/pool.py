@@ -1,6 +1,6 @@
 """The blocks of a simulated engine: reference counts, a free queue in eviction order, a prefix cache."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 Name = tuple[int, bytes]
 NULL = 0
@@ -14,6 +14,11 @@ class Pool:
         self._uses = [0] * count
         self._names: dict[int, Name] = {}
         self._cached: dict[Name, int] = {}
+
+    @property
+    def names(self) -> Mapping[int, Name]:
+        """What each cached block holds by its name, or will when the step under way has ended."""
+        return self._names
 
     def cached(self, name: Name) -> int | None:
         """A block that holds this."""

@@ -27,6 +27,7 @@ class Request:
     num_in_flight_tokens: int = 0
     stage: Stage = Stage.WAITING
     tables: list[list[int]] = field(default_factory=list)
+    urgency: int = 0
 
     @property
     def num_tokens(self) -> int:
@@ -42,3 +43,13 @@ class Request:
         """Name the blocks that are full by their tokens."""
         ends = range(hash_tokens, len(self.tokens) + 1, hash_tokens)
         self.block_hashes = [self.tokens[:end] for end in ends]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What one step computes of a request, into the blocks that it has when the step is planned."""
+
+    request: Request
+    start: int
+    count: int
+    tables: list[list[int]]

@@ -28,20 +28,27 @@ class Interleavings(RuleBasedStateMachine):
         super().__init__()
         self.engine = SimulatedEngine(PLAIN)
 
-    @initialize(shape=st.sampled_from([PLAIN, WINDOWED, UNEVEN]), lazy=st.booleans())
-    def begin(self, shape: Shape, lazy: bool) -> None:
+    @initialize(
+        shape=st.sampled_from([PLAIN, WINDOWED, UNEVEN]),
+        lazy=st.booleans(),
+        urgent_first=st.booleans(),
+        ahead=st.booleans(),
+    )
+    def begin(self, shape: Shape, lazy: bool, urgent_first: bool, ahead: bool) -> None:
         self.engine.half.close(0)
-        self.engine = SimulatedEngine(shape, lazy)
+        self.engine = SimulatedEngine(shape, lazy, urgent_first, ahead)
 
     @rule(
         family=st.integers(0, 1),
         length=st.integers(1, 12),
         generate=st.integers(0, 6),
         skip=st.sampled_from([False, False, False, True]),
+        urgency=st.integers(0, 2),
     )
-    def add(self, family: int, length: int, generate: int, skip: bool) -> None:
+    def add(self, family: int, length: int, generate: int, skip: bool, urgency: int) -> None:
         if len(self.engine.waiting) < 6:
-            self.engine.add(bytes(range(family, family + length)), generate, skip)
+            tokens = bytes(range(family, family + length))
+            self.engine.add(tokens, generate, skip, urgency)
 
     @rule(count=st.integers(1, 4))
     def step(self, count: int) -> None:
@@ -114,7 +121,7 @@ class Interleavings(RuleBasedStateMachine):
         faults.silent = faults.full = faults.picky = faults.slow = faults.quick = False
         engine.session.settle_reset()
         for _ in range(MOST_STEPS):
-            if not (engine.waiting or engine.running or engine.half.is_busy()):
+            if not engine.is_busy:
                 break
             engine.step()
             engine.end_copies()

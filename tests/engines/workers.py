@@ -1,11 +1,12 @@
 """The workers of the simulated engine: they keep fences, compute values, and check what they attend to."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from engines.daemon import SimulatedSession
 from engines.memory import Content, Memory
 from engines.pool import NULL
-from engines.request import Request
+from engines.request import Chunk
 from kvstow.client import TransferState
 from kvstow.client.engines.offload.board import BoardView
 from kvstow.client.engines.offload.shape import Shape
@@ -13,9 +14,17 @@ from kvstow.client.engines.offload.steps import Step
 
 
 class SimulatedWorkers:
-    """All ranks at once."""
+    """All ranks at once.
 
-    def __init__(self, shape: Shape, memory: Memory, session: SimulatedSession) -> None:
+    Args:
+        trusting: they may be told to attend to what is not what the request's tokens make it. What they compute of it is
+            garbage, too.
+    """
+
+    def __init__(
+        self, shape: Shape, memory: Memory, session: SimulatedSession, trusting: bool
+    ) -> None:
+        self._trusting = trusting
         self._shape = shape
         self._memory = memory
         self._session = session
@@ -24,17 +33,17 @@ class SimulatedWorkers:
         self,
         step: Step,
         handed_out: Sequence[int],
-        scheduled: Sequence[tuple[Request, int]],
+        chunks: Sequence[Chunk],
     ) -> None:
         """One step: fences first, then what was handed out is garbage, then tokens are computed."""
         self._keep_fences(step, set(handed_out))
         for block in handed_out:
             self._memory.write(block, Memory.GARBAGE)
-        for request, count in scheduled:
-            for group, shape in enumerate(self._shape.groups):
-                start = request.num_computed_tokens - count
-                self._attend(request, group, shape.first_needed(start), start)
-                self._compute(request, group, start, start + count)
+        for chunk in chunks:
+            is_right = all(map(partial(self._attend, chunk), range(len(self._shape.groups))))
+            assert is_right or self._trusting, "attends to garbage"
+            for group in range(len(self._shape.groups)):
+                self._compute(chunk, group, is_right)
 
     def _keep_fences(self, step: Step, handed_out: set[int]) -> None:
         """End the stores that read what is overwritten; there must be a fence for each, and no other."""
@@ -46,23 +55,29 @@ class SimulatedWorkers:
         self._end_copies(handed_out)
         assert all(view.wait(number, -1) for number in step.fences)
 
-    def _attend(self, request: Request, group: int, first: int, tokens: int) -> None:
-        """Whatever is attended to must be what the request's tokens make it."""
-        block_tokens = self._shape.groups[group].block_tokens
-        for position in range(first, tokens // block_tokens):
-            content = self._memory.read(request.tables[group][position])
-            key = request.tokens[: (position + 1) * block_tokens]
-            assert content[:2] == (group, key), f"{content} instead of {(group, key)}"
+    def _attend(self, chunk: Chunk, group: int) -> bool:
+        """Whether all that is attended to is what the request's tokens make it."""
+        shape, tokens = self._shape.groups[group], chunk.request.tokens
+        first = shape.first_needed(chunk.start)
+        ends = [*range((first + 1) * shape.block_tokens, chunk.start + 1, shape.block_tokens)]
+        if chunk.start % shape.block_tokens:
+            ends.append(chunk.start)
+        blocks = [chunk.tables[group][(end - 1) // shape.block_tokens] for end in ends]
+        return all(
+            self._memory.read(block)[:2] == (group, tokens[:end])
+            for block, end in zip(blocks, ends, strict=True)
+        )
 
-    def _compute(self, request: Request, group: int, start: int, stop: int) -> None:
-        block_tokens = self._shape.groups[group].block_tokens
-        for token in range(start, stop):
-            block = request.tables[group][token // block_tokens]
+    def _compute(self, chunk: Chunk, group: int, is_right: bool) -> None:
+        block_tokens, tokens = self._shape.groups[group].block_tokens, chunk.request.tokens
+        for token in range(chunk.start, chunk.start + chunk.count):
+            block = chunk.tables[group][token // block_tokens]
             version = self._memory.version
             if token % block_tokens:
                 version = min(version, self._memory.read(block).version)
             if block != NULL:
-                self._memory.write(block, Content(group, request.tokens[: token + 1], version))
+                content = Content(group, tokens[: token + 1], version)
+                self._memory.write(block, content if is_right else Memory.GARBAGE)
 
     def _end_copies(self, blocks: set[int]) -> None:
         for copy in list(self._session.copies):

@@ -101,6 +101,7 @@ class Engine:
         *,
         salt: str = "",
         adapter: LoRARequest | None = None,
+        priority: int = 0,
         **sampling: object,
     ) -> str:
         """Hand over a request; returns its name."""
@@ -112,7 +113,7 @@ class Engine:
         given = TokensPrompt(prompt_token_ids=list(tokens))
         if salt:
             given["cache_salt"] = salt
-        self.llm.add_request(name, given, params, lora_request=adapter)
+        self.llm.add_request(name, given, params, lora_request=adapter, priority=priority)
         return name
 
     def step(self) -> None:

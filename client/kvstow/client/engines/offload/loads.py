@@ -9,14 +9,14 @@ The engine's blocks are the load's until it has ended; so nothing is reported be
 that takes. Only the scheduler thread uses this.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from kvstow.client.errors import Refused
 from kvstow.client.hits import Hits
 from kvstow.client.transfer import Transfer, TransferState
 
-from .account import Account
+from .account import Account, Name
 from .blocks import EngineBlocks
 from .requests import Tracked
 from .session import CacheSession
@@ -51,6 +51,13 @@ class Load:
     def numbers(self) -> list[int]:
         """Its blocks over all groups, in the order of positions in a transfer."""
         return [block for blocks in self.blocks.values() for block in blocks]
+
+    @property
+    def contents(self) -> Iterator[tuple[int, Name]]:
+        """Its blocks, and what they are to hold."""
+        for group, blocks in self.blocks.items():
+            for block, key in zip(blocks, self.keys[group], strict=True):
+                yield block, (group, key)
 
 
 class Loads:
@@ -165,6 +172,10 @@ class Loads:
 
     def _end(self, load: Load, failed: Collection[int]) -> None:
         tracked = load.tracked
+        if load.transfer is not None:
+            self._blocks.confirm(
+                (block, name) for block, name in load.contents if block not in failed
+            )
         if failed and load.wanted:
             tracked.bypassed = True
             self._account.add(failed_loads=1)

@@ -6,6 +6,8 @@ from typing import Protocol, TypeAlias
 
 from kvstow.client.hits import Hits
 
+from .account import Name
+
 BlockTable: TypeAlias = Callable[[str, int, int, int], Sequence[int]]
 """The engine's block ids of a request: of one group, from one position up to another."""
 
@@ -63,6 +65,9 @@ class Tracked:
         loading: a load for it has not been reported yet; its computed tokens are not computed.
         bypassed: a load for it failed, so it reads nothing any more.
         begun_at: how many tokens it began with, its own or shared, when it got its blocks last.
+        began_with: the blocks of those, and what they should hold.
+        is_sound: they were found to hold that.
+        confirmed: for each group, up to which block it has confirmed what it computed.
         scanned: for each group, up to which block it was looked through for blocks to offer.
         scan: the round of looking through in which that was.
         declined: keys of it that the daemon's admission policy did not take.
@@ -73,18 +78,25 @@ class Tracked:
     loading: bool = False
     bypassed: bool = False
     begun_at: int | None = None
+    began_with: Sequence[tuple[int, Name]] = ()
+    is_sound: bool = False
+    confirmed: dict[int, int] = field(default_factory=dict)
     scanned: dict[int, int] = field(default_factory=dict)
     scan: int = 0
     declined: set[bytes] = field(default_factory=set)
 
     @property
-    def computed_tokens(self) -> int:
-        """Tokens whose KV is computed for sure: no placeholders, no drafts, nothing in flight.
+    def has_progressed(self) -> bool:
+        """Whether a step has ended in which it has computed something itself."""
+        return self.begun_at is not None and self._progress > self.begun_at
 
-        What a request shares with others from its beginning may be computed by one of them in the
-        step in which it begins; that step has ended when it has computed something itself.
-        """
-        if self.loading or self.begun_at is None:
+    @property
+    def computed_tokens(self) -> int:
+        """Tokens whose KV is right: no placeholders, no drafts, nothing in flight, nothing that stands on what is not confirmed."""
+        return self._progress if self.is_sound else 0
+
+    @property
+    def _progress(self) -> int:
+        if self.loading:
             return 0
-        computed = self.request.num_computed_tokens - self.request.num_in_flight_tokens
-        return computed if computed > self.begun_at else 0
+        return self.request.num_computed_tokens - self.request.num_in_flight_tokens

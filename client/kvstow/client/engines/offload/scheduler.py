@@ -23,6 +23,7 @@ from .epochs import Epochs, HeardResets
 from .finder import Finder
 from .loads import Load, Loads
 from .presence import Presence
+from .progress import Progress
 from .requests import EngineRequest, Tracked
 from .session import CacheSession
 from .steps import Report, Step
@@ -59,8 +60,8 @@ class SchedulerHalf:
         self._loads = Loads(session, self._blocks, self.account, clock)
         self._stores = Stores(session, self._blocks, self._epochs, self._presence, clock)
         self._finder = Finder(session, engine.shape, self._presence, self._loads, clock)
+        self._progress = Progress(engine.shape, engine.table, self._blocks)
         self._requests: dict[str, Tracked] = {}
-        self._admitted: list[Tracked] = []
 
     def add(self, request: EngineRequest) -> None:
         """A request has arrived."""
@@ -84,8 +85,7 @@ class SchedulerHalf:
             loaded_tokens: how many of the tokens that were found are to be loaded.
         """
         tracked = self._tracked(request)
-        tracked.begun_at = None
-        self._admitted.append(tracked)
+        self._progress.admit(tracked, tables)
         tracked.scanned.clear()
         if loaded_tokens:
             self._loads.add(self._load(tracked, tables, loaded_tokens))
@@ -96,9 +96,7 @@ class SchedulerHalf:
 
     def step(self, written: Written) -> Step:
         """Everything for one step."""
-        for tracked in self._admitted:
-            tracked.begun_at = tracked.request.num_computed_tokens
-        self._admitted.clear()
+        self._progress.step += 1
         self._observe()
         self._settle()
         self._collect()
@@ -107,8 +105,10 @@ class SchedulerHalf:
         fences = self._blocks.readers(overwritten)
         self.account.add(fences=len(fences))
         self._hand_out(written)
+        self._progress.begin()
         self._loads.send(overwritten)
         return Step(
+            number=self._progress.step,
             ticket=self._session.ticket,
             board=self._stores.board.path,
             fences=tuple(sorted(fences)),
@@ -119,6 +119,7 @@ class SchedulerHalf:
         """A step's output is there: what it computed is computed."""
         if report is not None:
             self._presence.hear(report)
+            self._progress.ended_step = report.step
         self._observe()
         self._settle()
         self._collect()
@@ -134,6 +135,7 @@ class SchedulerHalf:
             return
         self._finder.release(tracked)
         self._loads.abandon(tracked)
+        self._progress.leave(tracked, tables, self._requests.values())
         if self._engine.evictable is None and self._stores.are_welcome(last_chance=True):
             for group, table in enumerate(tables):
                 ready = min(self._ready(tracked, group), len(table))
@@ -192,6 +194,7 @@ class SchedulerHalf:
         self._loads.settle()
 
     def _collect(self) -> None:
+        self._progress.confirm(self._requests.values())
         if not self._stores.are_welcome():
             return
         if self._engine.evictable is not None:
@@ -262,4 +265,6 @@ class SchedulerHalf:
     def _hand_out(self, written: Written) -> None:
         blocks = [*written.handed_out, *self._loads.take_destinations()]
         self._stores.drop(blocks)
-        self._blocks.hand_out(blocks, self._epochs.current, written.copied_from)
+        self._blocks.hand_out(
+            blocks, self._epochs.current, self._progress.step, written.copied_from
+        )

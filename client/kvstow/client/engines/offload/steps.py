@@ -24,12 +24,14 @@ class Step:
     """What every worker does in one step.
 
     Attributes:
+        number: rises with each step.
         ticket: attach to this opening of the session; None if there is none.
         board: path of the board on which ended stores are marked.
         fences: stores that read blocks which this step overwrites: wait for their end first.
         ended: loads to report to the engine, each in exactly one step.
     """
 
+    number: int
     ticket: Ticket | None
     board: str
     fences: tuple[int, ...] = ()
@@ -41,11 +43,13 @@ class Report:
     """What the workers say of themselves.
 
     Attributes:
+        step: the last one that they have done.
         attached: to which opening of the session each rank's memory is attached.
     """
 
+    step: int
     attached: Mapping[int, Ticket]
 
     def joined(self, other: "Report") -> "Report":
         """Both."""
-        return Report({**self.attached, **other.attached})
+        return Report(min(self.step, other.step), {**self.attached, **other.attached})

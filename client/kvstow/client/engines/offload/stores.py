@@ -112,7 +112,7 @@ class Stores:
             name = (offer.group, offer.key)
             if name in self._keys or offer.block in self._batch:
                 continue
-            if not self._blocks.may_be_stored(offer.block, self._epochs.current):
+            if not self._blocks.may_be_stored(offer.block, name, self._epochs.current):
                 continue
             if self._blocks.is_offered(offer.block) and (not again or offer.key in offer.declined):
                 continue

@@ -53,10 +53,10 @@ class WorkerHalf(Closing):
                     "if it is stopped, let it go on or kill it"
                 )
 
-    def report(self) -> Report:
-        """What the scheduler half is told."""
+    def report(self, step: Step) -> Report:
+        """What the scheduler half is told when a step has been done."""
         ticket = self._attachment.attached
-        return Report({} if ticket is None else {self._number: ticket})
+        return Report(step.number, {} if ticket is None else {self._number: ticket})
 
     def close(self) -> None:
         """The memory stays attached until the session ends."""

@@ -214,7 +214,9 @@ class KvstowConnector(KVConnectorBase_V1, SupportsHMA):
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
         """What the scheduler's side is told."""
-        return ReportMetadata(self._rank.report())
+        metadata = self._get_connector_metadata()
+        assert isinstance(metadata, StepMetadata)
+        return ReportMetadata(self._rank.report(metadata.step))
 
     # Both.
 

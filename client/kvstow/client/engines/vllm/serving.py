@@ -67,9 +67,9 @@ class EngineWorker:
             return set()
         return {block for ended in step.ended for block in ended.failed_blocks}
 
-    def report(self) -> Report:
+    def report(self, step: Step) -> Report:
         """What the scheduler's side is told."""
-        return Report({}) if self._half is None else self._half.report()
+        return Report(step.number, {}) if self._half is None else self._half.report(step)
 
     def close(self) -> None:
         """The engine ends. The memory lives until the last copy and the last tensor have."""
