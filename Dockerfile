@@ -39,7 +39,7 @@ ENV PATH="/opt/kvstow/bin:${PATH}" \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 # Process 1 is the daemon itself: it handles its signals, and starts no process that would have to be reaped.
-# A daemon whose socket is moved by KVSTOW_SOCKET is asked at KVSTOW_TARGET.
+# Healthy is a daemon that takes work; it is asked where the settings of the environment put its socket.
 HEALTHCHECK --interval=30s --timeout=10s --start-period=15m \
-    CMD ["kvstow", "status"]
+    CMD ["python", "-m", "kvstow.server.rpc.health_check"]
 ENTRYPOINT ["kvstowd"]

@@ -1,5 +1,6 @@
 """What a service manager hears from the daemon, what a kubelet's probes get, and what it is to be process 1."""
 
+import hashlib
 import os
 import signal
 import socket
@@ -16,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 from kvstow.server.__main__ import HEALTH_PERIOD_S
 from kvstow.server.notify import ServiceManager
 from support.client_engine import connected_engine
-from support.kvstowd import COMMAND, Kvstowd, running_kvstowd
+from support.kvstowd import COMMAND, Kvstowd, environment, running_kvstowd
 from support.waiting import DEADLINE_S, wait_for
 
 AS_PROCESS_1 = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")
@@ -162,6 +163,47 @@ def test_the_probe_port_serves_nothing_else(directory: Path, method: str) -> Non
             with pytest.raises(grpc.RpcError) as refused:
                 list(channel.unary_stream(method, bytes)(b"", timeout=DEADLINE_S))
             assert "UNIMPLEMENTED" in str(refused.value)
+
+
+def check_health(directory: Path) -> tuple[int, str]:
+    """The health check of the image; returns its exit code and what it said."""
+    checked = subprocess.run(
+        [sys.executable, "-m", "kvstow.server.rpc.health_check"],
+        env={**environment(), "KVSTOW_SOCKET": f"{directory}/kvstow.sock"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return checked.returncode, checked.stdout
+
+
+def test_the_health_check_of_containers_asks_whether_the_daemon_takes_work(
+    directory: Path,
+) -> None:
+    code, said = check_health(directory)
+    assert code == 1
+    assert "does not answer" in said
+    with (
+        running_kvstowd(directory, debug_service=True) as daemon,
+        connected_engine(daemon.target) as engine,
+        daemon.held_stores(),
+    ):
+        assert check_health(directory) == (0, "SERVING\n")
+        engine.begin_store([1], [0])
+        daemon.terminate()
+        wait_for(lambda: not daemon.serving(), "the end of readiness")
+        assert check_health(directory) == (1, "NOT_SERVING\n")
+
+
+def test_the_health_check_of_containers_needs_no_token(directory: Path) -> None:
+    tokens = directory / "tokens.toml"
+    hashed = hashlib.sha256(b"secret").hexdigest()
+    tokens.write_text(f'[[token]]\nname = "t"\nrole = "administrator"\nsha256 = "{hashed}"\n')
+    daemon = Kvstowd(directory, tokens=tokens)
+    daemon.wait_line("ready")
+    wait_for(lambda: check_health(directory) == (0, "SERVING\n"), "health")
+    daemon.terminate()
+    assert daemon.wait_exit() == 0
 
 
 def test_a_probe_port_that_is_taken_is_one_line(directory: Path) -> None:
