@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 from structlog.testing import capture_logs
 
 from kvstow.server.rpc.alarm import PERIOD_S, Alarm
@@ -19,6 +20,7 @@ from support.memory import shared_directory
 from support.waiting import wait_for
 
 LIMIT_S = 60.0
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 LOOKUP = "/kvstow.v1.CacheService/Lookup"
 CHECK = "/grpc.health.v1.Health/Check"
 
@@ -129,6 +131,18 @@ def test_one_connection_s_streams_leave_threads_for_others(daemon: Guarded) -> N
     reasons = {refused(error)[1] for error in ended if isinstance(error, grpc.RpcError)}
     assert reasons <= {"TOO_MANY_CALLS"}
     assert None in ended
+
+
+def test_watching_the_health_keeps_no_thread(daemon: Guarded) -> None:
+    watch = health_pb2_grpc.HealthStub(daemon.channel(READER)).Watch
+    streams = []
+    for _ in range(40):  # more than the caller's share
+        streams.append(watch(health_pb2.HealthCheckRequest(), timeout=LIMIT_S))
+        assert next(streams[-1]).status == NOT_SERVING
+    assert works(daemon, READER)
+    assert all(stream.is_active() for stream in streams)
+    for stream in streams:
+        stream.cancel()
 
 
 @pytest.fixture
