@@ -31,7 +31,8 @@ SCHEME = "bearer "
 class Needs(Enum):
     """What a method needs: the roles that may call it, and the words in which a refusal says so."""
 
-    NOTHING = ()
+    # No empty tuple: Python 3.11.2, which is Debian's, loses a member's value if it is one.
+    NOTHING = frozenset[Role]()
     ANY_TOKEN = (Role.ENGINE, Role.READ_ONLY, Role.ADMINISTRATOR)
     LOOKING = (Role.READ_ONLY, Role.ADMINISTRATOR)
     ENGINE = (Role.ENGINE, Role.ADMINISTRATOR)
