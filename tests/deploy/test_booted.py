@@ -117,6 +117,7 @@ def boot(system: Path, out: Path, installed: Path) -> str:
     booted = subprocess.run(
         ["systemd-nspawn", f"--directory={system}", *binds, *alone],
         check=False,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         errors="replace",
