@@ -111,8 +111,10 @@ class EngineFile:
 class GpuMemory:
     """Engine memory on a GPU of the driver model, somewhere in an allocation."""
 
-    def __init__(self, engine: EngineProcess, size_bytes: int, offset_bytes: int = 512) -> None:
-        self.allocation = engine.allocate(offset_bytes + size_bytes + 512)
+    def __init__(
+        self, engine: EngineProcess, size_bytes: int, offset_bytes: int = 512, gpu: int = 0
+    ) -> None:
+        self.allocation = engine.allocate(offset_bytes + size_bytes + 512, gpu)
         self.handle = engine.handle(self.allocation, offset_bytes, size_bytes)
         self._view = self.allocation.view[offset_bytes : offset_bytes + size_bytes]
 

@@ -72,7 +72,9 @@ class Rules:
         self._any_thread = any_thread
         self._thread = threading.local()
         self._errors: dict[str, CudaError] = {}
-        self._hanging: dict[str, threading.Event] = {}
+        self._hung: set[int] = set()
+        self._lost: set[int] = set()
+        self._hanging: dict[tuple[str, int], threading.Event] = {}
         self._things: dict[int, Thing] = {}
         self._next = 1 << 40
 
@@ -86,23 +88,31 @@ class Rules:
             del self._errors[call]
 
     @contextmanager
-    def hanging(self, call: str) -> Iterator[None]:
-        """A call does not return before the block ends."""
-        released = self._hanging[call] = threading.Event()
+    def hanging(self, call: str, gpu: int) -> Iterator[None]:
+        """A call for one GPU does not return before the block ends."""
+        released = self._hanging[call, gpu] = threading.Event()
         try:
             yield
         finally:
-            del self._hanging[call]
+            del self._hanging[call, gpu]
             released.set()
+
+    def lose(self, gpu: int) -> None:
+        """The context of a GPU is gone: what was on its way is not, and every call fails."""
+        self._lost.add(gpu)
+        for stream in self.all(Stream):
+            if stream.gpu == gpu:
+                stream.queue.clear()
+                stream.done_count = stream.queued_count
 
     def check(self) -> None:
         """Nothing was done that may not be done."""
         assert not self.violations, self.violations
 
     def check_given_back(self) -> None:
-        """Nothing is open any more, and nothing was done that may not be done."""
+        """Nothing is open any more, but in a lost context, and nothing was done that may not be done."""
         self.check()
-        assert not self._things, f"still there: {list(self._things.values())}"
+        assert self._lost or not self._things, f"still there: {list(self._things.values())}"
 
     def streams(self) -> list[Stream]:
         """The daemon's."""
@@ -130,10 +140,20 @@ class Rules:
             self.wrong(f"{call} was called under the daemon's lock")
         if needs_gpu and self.gpu is None:
             self.wrong(f"{call} was called in thread {name}, in which no GPU is current")
-        if call in self._hanging:
-            self._hanging[call].wait()
+        hanging = None if self.gpu is None else self._hanging.get((call, self.gpu))
+        if hanging is not None:
+            self._hung.add(threading.get_ident())
+            hanging.wait()
+            self._hung.remove(threading.get_ident())
+        if self.gpu in self._lost:
+            raise CudaError(700, "CUDA_ERROR_ILLEGAL_ADDRESS", call)
         if call in self._errors:
             raise self._errors[call]
+
+    @property
+    def calls_waiting(self) -> int:
+        """How many calls hang."""
+        return len(self._hung)
 
     @property
     def gpu(self) -> int | None:

@@ -69,7 +69,11 @@ class Pulse:
         """Whether no call will succeed any more."""
         return bool(self._lost)
 
+    def stuck(self) -> str:
+        """Which call does not return; empty if all do."""
+        found = (beat.stuck(self._longest_s) for beat in tuple(self._beats))
+        return next(filter(None, found), "")
+
     def trouble(self) -> str:
         """What is wrong; empty if nothing is."""
-        stuck = (beat.stuck(self._longest_s) for beat in tuple(self._beats))
-        return self._lost or next(filter(None, stuck), "")
+        return self._lost or self.stuck()

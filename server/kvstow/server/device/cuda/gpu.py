@@ -146,7 +146,7 @@ class Gpu:
     def stop(self) -> bool:
         """Make no more copies; whether the last piece ended in time."""
         context = self._context
-        limit_s = 0.0 if self._pulse.trouble() else self._terms.limit_s
+        limit_s = 0.0 if self._pulse.stuck() else self._terms.limit_s
         return context is None or context.stop(limit_s)
 
     def release(self) -> bool:
@@ -175,7 +175,7 @@ class Gpu:
 
     def _close(self, what: str, item: CudaRegion | CudaFence, work: Callable[[], None]) -> None:
         """Let the control thread close something, once, however often it is asked to."""
-        limit_s = 0.0 if self._pulse.trouble() else self._terms.limit_s
+        limit_s = 0.0 if self._pulse.stuck() else self._terms.limit_s
         with self._lock:
             closing = self._closing.get(item)
             if closing is None:
@@ -187,7 +187,8 @@ class Gpu:
         except TimeoutError:
             raise DeviceBusyError(f"GPU {self.info.uuid} did not {what} yet") from None
         except CudaError as error:
-            raise DeviceError(f"GPU {self.info.uuid} did not {what}: {error}") from error
+            if not self._pulse.is_lost:  # a lost context holds nothing that could be given back
+                raise DeviceError(f"GPU {self.info.uuid} did not {what}: {error}") from error
         finally:
             if closing.done():
                 with self._lock:

@@ -7,9 +7,8 @@ lane each, because they have a copy engine each and need not wait for one anothe
 The lane's stream knows nothing of the engine's: that the engine is done with the memory was seen before a copy came here
 (`fences`), or the engine had confirmed it.
 
-A piece is over when its event was reached, or when the driver said that it never will be. After an error in the midst of
-queueing nobody knows how much of the piece is on the stream, so the stream is waited for; if even that fails the context
-is gone, and with it whatever was copying.
+A piece is over when its event was reached. After an error nobody knows how much of the piece is on the stream, so the
+stream is waited for; if even that fails the context is gone, and with it whatever was copying.
 """
 
 import threading
@@ -64,10 +63,10 @@ class Path:
             else:
                 self.driver.copy_rows(as_rows(batch, self.host), stream)
             self.driver.record_event(event, stream)
+            self.driver.wait_event(event)
         except CudaError:
             self.driver.wait_stream(stream)
             raise
-        self.driver.wait_event(event)
 
 
 @dataclass(frozen=True, slots=True)
