@@ -36,7 +36,7 @@ from .memory import EngineMemory
 from .remote_rank import RemoteRank
 from .resets import ResetResult
 from .session import Session
-from .standing import Generation, SessionState, Ticket
+from .standing import Generation, SessionState, Snapshot, Ticket
 from .target import default_target
 from .transfer import BlockFailures, Transfer, TransferState
 
@@ -77,6 +77,7 @@ __all__ = [
     "SessionEvent",
     "SessionState",
     "SharedMemory",
+    "Snapshot",
     "SpaceReset",
     "Ticket",
     "TimedOut",

@@ -8,8 +8,8 @@ from kvstow.v1 import cache_pb2
 
 from .callbacks import call_back
 from .counters import Tally
-from .standing import Ending, SessionState, Standing, Ticket
-from .transfer import REPORTED_STATES, BlockFailures, TransferState
+from .standing import SessionState, Standing, Ticket
+from .transfer import REPORTED_STATES, BlockFailures, Ending, TransferState
 
 SessionEvent: TypeAlias = (
     cache_pb2.TransferOverdue

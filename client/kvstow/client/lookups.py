@@ -103,7 +103,7 @@ class Lookups:
         call = self._calls.begin(self._calls.cache.Lookup, message, ticket.boot_id)
         try:
             return self._calls.answer(call, budget_s, ticket.boot_id)
-        except TimedOut:
+        except (TimedOut, KeyboardInterrupt):
             call.add_done_callback(partial(self._release_late, ticket))
             raise
 

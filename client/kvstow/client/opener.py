@@ -12,10 +12,10 @@ from .calls import PROBE_S, Budgets, Calls
 from .counters import Tally
 from .errors import KvstowError
 from .ranks import Ranks
-from .standing import Ending, Standing, Ticket
+from .standing import Standing, Ticket
 from .stream import ACKNOWLEDGE_EVERY, Cursor
 from .target import is_listening
-from .transfer import TransferState
+from .transfer import Ending, TransferState
 
 _MAX_LISTED = 100_000
 _LOST = Ending(TransferState.LOST, "the session ended before the report came")
@@ -63,7 +63,7 @@ class Opener:
             except KvstowError:
                 calls.tell(calls.cache.CloseSession, _close(ticket), ticket.boot_id, self._limit_s)
                 raise
-            self._standing.open(ticket, opened.generation)
+            self._standing.open(ticket, opened.generation, info.limits.max_keys_per_call)
         # A daemon that keeps few reports must hear of each more often, or it takes no more work.
         every = max(1, min(ACKNOWLEDGE_EVERY, info.limits.max_transfers_per_session // 4))
         return Cursor(every=every)

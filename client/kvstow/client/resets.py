@@ -56,7 +56,7 @@ class Resets:
         call = self._calls.begin(self._calls.cache.Reset, request, ticket.boot_id)
         try:
             reply = self._calls.answer(call, wait_s + self._limit_s, ticket.boot_id)
-        except TimedOut:
+        except (TimedOut, KeyboardInterrupt):
             call.add_done_callback(partial(self._end_late, era, ticket))
             raise
         except KvstowError as error:

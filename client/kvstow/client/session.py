@@ -14,7 +14,6 @@ FAILED. Open a client in the process that uses it.
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from kvstow.v1 import cache_pb2, identity_pb2
 
@@ -28,9 +27,9 @@ from .opener import Opener
 from .process import this_process
 from .ranks import RankMemory, Ranks
 from .resets import ResetResult, Resets
-from .standing import Generation, SessionState, Standing, Ticket
+from .standing import Generation, SessionState, Snapshot, Standing, Ticket
 from .transfer import Transfer
-from .transfers import Request, Transfers
+from .transfers import Transfers
 from .upkeep import Upkeep
 
 
@@ -52,7 +51,7 @@ class Session(Closing):
         self._tally = Tally()
         self._ranks = Ranks(calls, self._standing, budgets.control_s)
         self._lookups = Lookups(calls, self._standing, self._tally, budgets.control_s)
-        self._transfers = Transfers(calls, self._standing, self._tally, budgets.control_s)
+        self._transfers = Transfers(calls, self._standing, self._tally, budgets)
         self._resets = Resets(calls, self._standing, budgets.control_s)
         request = cache_pb2.OpenSessionRequest(
             identity=identity, name=name, process=this_process()
@@ -81,6 +80,10 @@ class Session(Closing):
     def ticket(self) -> Ticket | None:
         """What ranks in other processes attach with; None while the session is not open."""
         return self._standing.ticket
+
+    def snapshot(self) -> Snapshot:
+        """All of these, and how much one call may name, as they are at one instant."""
+        return self._standing.snapshot()
 
     def counters(self) -> Counters:
         """What was counted until now."""
@@ -200,7 +203,7 @@ class Session(Closing):
         """
         groups = pack_blocks(keys, blocks, self._key_bytes)
         request = cache_pb2.StoreRequest(groups=groups, deadline_s=deadline_s, fence=fence)
-        return self._send(self._calls.cache.Store, request, generation, budget_s)
+        return self._transfers.send(self._calls.cache.Store, request, generation, budget_s)
 
     def load(
         self,
@@ -233,7 +236,7 @@ class Session(Closing):
         request = cache_pb2.LoadRequest(
             groups=groups, lease_id=hits.lease_id, deadline_s=deadline_s, fence=fence
         )
-        transfer = self._send(self._calls.cache.Load, request, hits.generation, budget_s)
+        transfer = self._transfers.send(self._calls.cache.Load, request, hits.generation, budget_s)
         if transfer.id:
             self._standing.drop_lease(hits.request, hits.lease_id)
         return transfer
@@ -290,11 +293,3 @@ class Session(Closing):
         if self.state is not SessionState.AWAY:
             self._ranks.detach_all(until)
         return self._standing.wait_ended(until - time.monotonic())
-
-    def _send(
-        self, method: Any, request: Request, generation: Generation, budget_s: float | None
-    ) -> Transfer:
-        if not request.groups:
-            return self._transfers.empty()
-        budget_s = self._budgets.transfer_s if budget_s is None else budget_s
-        return self._transfers.send(method, request, generation, max(0.0, budget_s))

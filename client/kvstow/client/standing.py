@@ -23,7 +23,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from .errors import Refused
-from .transfer import BlockFailures, Transfer, TransferState
+from .transfer import Ending, Transfer
 
 
 class SessionState(Enum):
@@ -60,19 +60,27 @@ class Generation:
     number: int
 
 
+class Snapshot(NamedTuple):
+    """What a session believes at one instant.
+
+    Attributes:
+        state: only while it is OPEN anything is found or stored.
+        ticket: of this opening; None if there is none.
+        generation: the current one.
+        max_keys: how many the daemon takes in one call, over all groups; 0 before it was ever asked.
+    """
+
+    state: SessionState
+    ticket: Ticket | None
+    generation: Generation
+    max_keys: int
+
+
 class Permit(NamedTuple):
     """What a request needs in order to be sent."""
 
     ticket: Ticket
     generation: Generation
-
-
-class Ending(NamedTuple):
-    """How a transfer ended."""
-
-    state: TransferState
-    reason: str = ""
-    failures: Sequence[BlockFailures] = ()
 
 
 class _Unfinished:
@@ -97,6 +105,7 @@ class Standing:
         state: whether anything may be asked.
         ticket: what the daemon knows the session by; None if it must be opened (again).
         generation: the current one.
+        max_keys: in one call; 0 if that is not known yet.
         reset_owed: a reset began whose outcome is unknown.
         when_lost: called with the ticket, without the lock, each time the session is lost.
     """
@@ -106,6 +115,7 @@ class Standing:
         self.state = SessionState.AWAY
         self.ticket: Ticket | None = None
         self.generation = Generation(0, 0)
+        self.max_keys = 0
         self.reset_owed = False
         self.when_lost: Callable[[Ticket], None] = lambda ticket: None
         self._unfinished: dict[int, _Unfinished] = {}
@@ -122,10 +132,16 @@ class Standing:
         """Why there is no permit, for counters and people."""
         return "reset owed" if self.state is SessionState.OPEN else self.state.value
 
-    def open(self, ticket: Ticket, number: int) -> None:
+    def snapshot(self) -> Snapshot:
+        """All that an engine decides by, of the same instant."""
+        with self._changed:
+            return Snapshot(self.state, self.ticket, self.generation, self.max_keys)
+
+    def open(self, ticket: Ticket, number: int, max_keys: int) -> None:
         """The daemon knows the session; its stream does not stand yet."""
         with self._changed:
             self.ticket = ticket
+            self.max_keys = max_keys
             self.generation = Generation(self.generation.era, number)
 
     def set_state(self, ticket: Ticket, state: SessionState) -> None:

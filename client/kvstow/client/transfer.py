@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from kvstow.v1 import transfer_pb2
 
@@ -55,6 +56,14 @@ class BlockFailures:
     rank: int
     reason: str
     positions: Sequence[int]
+
+
+class Ending(NamedTuple):
+    """How a transfer ended."""
+
+    state: TransferState
+    reason: str = ""
+    failures: Sequence[BlockFailures] = ()
 
 
 class Transfer:

@@ -14,16 +14,17 @@ May be used from any thread.
 
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
 from kvstow.v1 import cache_pb2
 
-from .calls import Calls, PendingCall
+from .calls import Budgets, Calls, PendingCall
 from .counters import Tally
 from .errors import STALE_GENERATION, TRANSIENT, Refused, TimedOut, Unreachable
-from .standing import Ending, Generation, Standing, Ticket
-from .transfer import Transfer, TransferState
+from .standing import Generation, Standing, Ticket
+from .transfer import Ending, Transfer, TransferState
 
 Request: TypeAlias = cache_pb2.StoreRequest | cache_pb2.LoadRequest
 Reply: TypeAlias = cache_pb2.StoreResponse | cache_pb2.LoadResponse
@@ -32,27 +33,34 @@ Reply: TypeAlias = cache_pb2.StoreResponse | cache_pb2.LoadResponse
 class Transfers:
     """The stores and loads of one session."""
 
-    def __init__(self, calls: Calls, standing: Standing, tally: Tally, limit_s: float) -> None:
+    def __init__(self, calls: Calls, standing: Standing, tally: Tally, budgets: Budgets) -> None:
         self._calls = calls
         self._standing = standing
         self._tally = tally
-        self._limit_s = limit_s
+        self._budgets = budgets
         self._turn = threading.Lock()
         self._late = False  # the budget of the call whose turn it is ran out
         self._last_number = 0
 
     def send(
-        self, method: Any, request: Request, generation: Generation, budget_s: float
+        self,
+        method: Any,
+        request: Request,
+        generation: Generation,
+        budget_s: float | None = None,
     ) -> Transfer:
-        """Send a transfer, if the daemon may be asked.
+        """Send a transfer, if the daemon may be asked; one of no blocks is DONE before it began.
 
         Args:
             request: the transfer, without session, id and generation.
             generation: the one in which its keys were looked up or its KV was computed.
+            budget_s: how long to wait for the answer; by default the session's budget.
 
         Raises:
             Refused: the request is wrong, or came too late.
         """
+        if not request.groups:
+            return self._ended(Ending(TransferState.DONE))
         permit = self._standing.permit()
         if permit is None:
             return self.unsent(self._standing.why_not())
@@ -60,6 +68,7 @@ class Transfers:
             raise _stale(generation)
         if not self._calls.admits():
             return self.unsent("not answering")
+        budget_s = max(0.0, self._budgets.transfer_s if budget_s is None else budget_s)
         until = time.monotonic() + budget_s
         if self._late or not self._turn.acquire(timeout=budget_s):
             return self.unsent("an earlier transfer is not answered")
@@ -79,10 +88,6 @@ class Transfers:
         self._tally.add_failure(reason)
         return self._ended(Ending(TransferState.FAILED, reason))
 
-    def empty(self) -> Transfer:
-        """A transfer of no blocks, DONE before it began."""
-        return self._ended(Ending(TransferState.DONE))
-
     def cancel(self, transfers: tuple[Transfer, ...]) -> None:
         """Say that their results are not wanted, without waiting for it."""
         ticket = self._standing.ticket
@@ -95,23 +100,24 @@ class Transfers:
     def _call(
         self, method: Any, request: Request, transfer: Transfer, ticket: Ticket, budget_s: float
     ) -> None:
-        match request:
-            case cache_pb2.StoreRequest():
-                self._tally.add(stores=1)
-            case cache_pb2.LoadRequest():
-                self._tally.add(loads=1)
+        self._count(request)
         try:
             call: PendingCall[Reply] = self._calls.begin(method, request, ticket.boot_id)
+        except Unreachable:
+            self._break_off(ticket)
+            return
+        late = partial(self._conclude_late, request, transfer, ticket)
+        try:
             reply = self._calls.answer(call, max(budget_s, 0), ticket.boot_id)
+        except KeyboardInterrupt:  # nobody will ever hear of this transfer
+            transfer.unwanted = True
+            self._leave(call, "interrupted", late)
+            raise
         except TimedOut:
-            self._tally.add_failure("timed out")
-            self._late = True
-            call.add_done_callback(partial(self._conclude_late, request, transfer, ticket))
+            self._leave(call, "timed out", late)
             return
         except Unreachable:
-            self._turn.release()
-            self._tally.add_failure("unreachable")
-            self._standing.lose(ticket)
+            self._break_off(ticket)
             return
         except Refused as refused:
             self._turn.release()
@@ -121,6 +127,24 @@ class Transfers:
             return
         self._turn.release()
         self._accept(transfer, reply)
+
+    def _count(self, request: Request) -> None:
+        match request:
+            case cache_pb2.StoreRequest():
+                self._tally.add(stores=1)
+            case cache_pb2.LoadRequest():
+                self._tally.add(loads=1)
+
+    def _break_off(self, ticket: Ticket) -> None:
+        self._turn.release()
+        self._tally.add_failure("unreachable")
+        self._standing.lose(ticket)
+
+    def _leave(self, call: PendingCall[Reply], why: str, late: Callable[..., None]) -> None:
+        """The call keeps its turn, and goes on without whoever sent it."""
+        self._tally.add_failure(why)
+        self._late = True
+        call.add_done_callback(late)
 
     def _conclude_late(
         self, request: Request, transfer: Transfer, ticket: Ticket, call: PendingCall[Reply]
@@ -166,11 +190,15 @@ class Transfers:
                 release = cache_pb2.ReleaseRequest(
                     session_id=ticket.session_id, lease_ids=[lease_id]
                 )
-                self._calls.tell(self._calls.cache.Release, release, ticket.boot_id, self._limit_s)
+                self._calls.tell(
+                    self._calls.cache.Release, release, ticket.boot_id, self._budgets.control_s
+                )
 
     def _cancel(self, ticket: Ticket, numbers: list[int]) -> None:
         request = cache_pb2.CancelRequest(session_id=ticket.session_id, transfer_ids=numbers)
-        self._calls.tell(self._calls.cache.Cancel, request, ticket.boot_id, self._limit_s)
+        self._calls.tell(
+            self._calls.cache.Cancel, request, ticket.boot_id, self._budgets.control_s
+        )
 
     def _ended(self, ending: Ending) -> Transfer:
         transfer = Transfer()
