@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 from contextlib import ExitStack
+from functools import partial
 
 import structlog
 from pydantic import ByteSize
@@ -29,8 +30,8 @@ from kvstow.server.config import Config
 from kvstow.server.daemon import Daemon
 from kvstow.server.daemon.devices import Hardware
 from kvstow.server.device.base import DeviceError
+from kvstow.server.device.choice import Choice, Wishes, choose_devices
 from kvstow.server.device.faults import FaultyDevice
-from kvstow.server.device.host import HostDevice
 from kvstow.server.device.pool import HostPool
 from kvstow.server.logs import set_up_logging
 from kvstow.server.metrics import Metrics
@@ -118,13 +119,13 @@ def _run(
     """Start in an order in which nothing is promised too early, wait for a signal, drain; `stack` undoes the rest."""
     pool = HostPool(config.pool_size, config.pool_path)
     stack.callback(pool.close)
-    device = HostDevice(pool, config.copy_threads, config.piece_size)
-    faults = FaultyDevice(device) if config.debug_service else None
+    devices = _choose_devices(config, pool)
+    faults = FaultyDevice(devices.device) if config.debug_service else None
     metrics = Metrics()
     daemon = Daemon(
         config,
-        device if faults is None else faults,
-        hardware=Hardware(device.kernel_name, cuda_off="this version copies between files only"),
+        devices.device if faults is None else faults,
+        hardware=Hardware(devices.copy_kernel, devices.cuda_off, devices.pinned),
         meters=metrics,
         after_growth=_settle_garbage,
     )
@@ -140,7 +141,7 @@ def _run(
     _listen(config, daemon, server, stack)
     served = _serve_metrics(metrics, config, stack)
     _serve_probes(server, config.health_listen, stack)
-    _populate(pool, config, stop, manager)
+    _prepare(pool, devices, config, stop, manager)
     daemon.set_ready()
     server.set_ready(True)
     manager.ready()
@@ -199,21 +200,40 @@ def _serve_probes(server: RpcServer, address: str | None, stack: ExitStack) -> N
     _log.info("health served", port=probes.port)
 
 
-def _populate(pool: HostPool, config: Config, stop: StopSignals, manager: ServiceManager) -> None:
-    """Fault the pool in, with a log line for every tenth of it; a signal meanwhile ends the start."""
+def _choose_devices(config: Config, pool: HostPool) -> Choice:
+    wishes = Wishes(
+        config.copy_threads, config.piece_size, config.cuda, config.pin, config.cuda_watchdog_s
+    )
+    devices = choose_devices(pool, wishes)
+    if devices.cuda is None:
+        _log.info("no GPUs: engines on GPUs are refused", reason=devices.cuda_off)
+    else:
+        _log.info("GPUs found", gpus=[health.device for health in devices.cuda.health()])
+        if not config.pin:
+            _log.warning("the host pool is not page-locked: copies to and from GPUs are slow")
+    return devices
+
+
+def _prepare(
+    pool: HostPool, devices: Choice, config: Config, stop: StopSignals, manager: ServiceManager
+) -> None:
+    """Fault the pool in and page-lock it, with a log line for every tenth; a signal meanwhile ends the start."""
     tenth = 0
 
-    def report(done_bytes: int) -> None:
+    def report(doing: str, done_bytes: int) -> None:
         nonlocal tenth
         if stop.wait(0):
             stop.restore()
             raise StoppedError
-        if done_bytes * 10 // pool.size_bytes > tenth:
-            tenth = done_bytes * 10 // pool.size_bytes
-            _log.info("preparing the host pool", percent=tenth * 10)
+        reached = done_bytes * 10 // pool.size_bytes
+        if reached != tenth:
+            tenth = reached
+            _log.info(f"{doing} the host pool", percent=tenth * 10)
             manager.preparing(tenth * 10)
 
-    pool.populate(report, config.copy_threads)
+    pool.populate(partial(report, "preparing"), config.copy_threads)
+    if devices.cuda is not None:
+        devices.cuda.pin(partial(report, "page-locking"))
     _settle_garbage()
 
 

@@ -128,6 +128,20 @@ class Config(BaseSettings):
         ge=PAGE_BYTES,
         description="Largest piece that is copied before another transfer may get in between.",
     )
+    cuda: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="Whether engines on GPUs are served: if there is a driver that sees some, always (or the start fails"
+        " and says why), or never.",
+    )
+    pin: bool = Field(
+        True,
+        description="Page-lock the pool for the GPUs, without which copies to and from them are slow. Where there are"
+        " none it is not done.",
+    )
+    cuda_watchdog_s: Seconds = Field(
+        30.0,
+        description="How long a call of the CUDA driver may take before its GPU counts as stuck, in seconds.",
+    )
     max_sessions: int = Field(64, ge=1, le=4096, description="Engines at a time.")
     max_spaces: int = Field(64, ge=1, le=4096, description="Cache namespaces at a time.")
     max_tenant_sessions: int | None = Field(

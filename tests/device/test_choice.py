@@ -1,0 +1,88 @@
+"""Which devices a daemon has, and the binding of the driver where there is none, an old one, or one without GPUs."""
+
+import ctypes
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from device.conftest import stub_rig
+from device.rig import SESSION, Recorder, blocks_in_a_row
+from device.stub import compiled, count, library
+from kvstow.server.device.base import CudaOffError, DeviceError
+from kvstow.server.device.choice import Wishes, choose_devices
+from kvstow.server.device.cuda.abi import Copy2D, CopyAttributes, IpcHandle, Side
+from kvstow.server.device.cuda.libcuda import LibCuda
+from kvstow.server.device.handles import HOST, CudaHandle
+from kvstow.server.device.pool import HostPool
+
+NOTHING = "libcuda-that-is-not-there.so"
+WISHES = Wishes(2, 4096, "auto", pinned=True, watchdog_s=60.0, library=NOTHING)
+FIRST, SECOND = "00010203-0405-0607-0809-0a0b0c0d0e0f", "f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff"
+
+
+def test_without_a_driver_the_daemon_serves_host_memory_and_says_why(pool: HostPool) -> None:
+    choice = choose_devices(pool, WISHES)
+    assert choice.cuda is None
+    assert not choice.pinned
+    assert f"the CUDA driver cannot be used: {NOTHING}: cannot open" in choice.cuda_off
+    with pytest.raises(CudaOffError, match=NOTHING):
+        choice.device.open_region(CudaHandle(FIRST, bytes(64), 0, 1), SESSION)
+    choice.device.close()
+
+
+def test_cuda_that_is_insisted_on_and_not_there_ends_the_start(pool: HostPool) -> None:
+    with pytest.raises(DeviceError, match=rf"{NOTHING}.*set cuda to auto or off"):
+        choose_devices(pool, replace(WISHES, cuda="on"))
+
+
+@compiled
+def test_cuda_that_is_not_wanted_is_not_looked_for(pool: HostPool) -> None:
+    choice = choose_devices(pool, replace(WISHES, cuda="off", library=library("13")))
+    assert choice.cuda_off == "the setting cuda is off"
+    choice.device.close()
+
+
+@compiled
+def test_gpus_that_are_there_are_used(pool: HostPool) -> None:
+    choice = choose_devices(pool, replace(WISHES, cuda="on", library=library("13")))
+    assert choice.cuda is not None
+    assert (choice.cuda_off, choice.pinned) == ("", True)
+    health = choice.device.health()
+    assert [(one.device, one.name) for one in health] == [
+        (HOST, "host memory"),
+        (FIRST, "First"),
+        (SECOND, "Second"),
+    ]
+    assert count("13", "contexts") == 0
+    choice.device.close()
+
+
+def test_a_library_that_is_no_driver_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DeviceError, match=r"cannot be used: .*cuInit"):
+        LibCuda("libc.so.6")
+
+
+@compiled
+def test_a_gpu_that_takes_no_batches_gets_none(pool: HostPool) -> None:
+    before = count("13", "batches")
+    with stub_rig(pool, "13", gpu=1) as rig:
+        region = rig.device.open_region(rig.allocate(4096).handle, SESSION)
+        owner = Recorder()
+        rig.store(owner, blocks_in_a_row(4, 64), [region])
+        assert owner.wait_end().failures == []
+    assert count("13", "batches") == before
+
+
+def test_the_structures_are_laid_out_as_the_driver_has_them() -> None:
+    """As a compiler lays out `cuda.h` of CUDA 12.8 and 13.0 on a 64-bit machine."""
+    assert ctypes.sizeof(IpcHandle) == 64
+    assert ctypes.sizeof(CopyAttributes) == 24
+    assert (CopyAttributes.target_hint.offset, CopyAttributes.flags.offset) == (12, 20)
+    assert ctypes.sizeof(Copy2D) == 128
+    assert (Side.host.offset, Side.device.offset, Side.pitch.offset) == (24, 32, 48)
+    assert (Copy2D.target.offset, Copy2D.width_bytes.offset, Copy2D.height.offset) == (
+        56,
+        112,
+        120,
+    )
