@@ -1,61 +1,18 @@
 """The commands of `kvstow`, against a real daemon."""
 
-import json
-import tempfile
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
+from cli.running import ask, run
 from kvstow.cli.app import app
 from kvstow.client import Client, Identity
-from support.client_engine import BLOCK_BYTES, IDENTITY, ClientEngine, connected_engine
-from support.kvstowd import Kvstowd, running_kvstowd
+from support.client_engine import BLOCK_BYTES, IDENTITY, ClientEngine
+from support.kvstowd import Kvstowd
 from support.users import without_privileges
 from support.waiting import wait_for
-
-
-@pytest.fixture
-def daemon() -> Iterator[Kvstowd]:
-    with (
-        tempfile.TemporaryDirectory(prefix="kvstow-") as directory,
-        running_kvstowd(Path(directory), debug_service=True) as running,
-    ):
-        yield running
-
-
-@pytest.fixture
-def engine(daemon: Kvstowd) -> Iterator[ClientEngine]:
-    """An engine that stored three blocks and looked four up."""
-    with connected_engine(daemon.target) as connected:
-        connected.store([1, 2, 3], [0, 1, 2])
-        connected.lookup([1, 2, 3, 4])
-        yield connected
-
-
-def run(daemon: Kvstowd, *words: str, answer: str = "") -> Result:
-    """Run a command against the daemon."""
-    return CliRunner().invoke(
-        app, words, input=answer, env={"KVSTOW_TARGET": daemon.target, "COLUMNS": "160"}
-    )
-
-
-def ask(daemon: Kvstowd, *words: str) -> Any:
-    """Run a command with --json; returns what it prints."""
-    result = run(daemon, *words, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
-
-
-def test_status(daemon: Kvstowd, engine: ClientEngine) -> None:
-    found = ask(daemon, "status")
-    assert (found["state"], found["pool_bytes"]) == ("ready", 1 << 20)
-    (slots,) = found["slots"]
-    assert (slots["slot_bytes"], slots["held_count"]) == (BLOCK_BYTES, 3)
-    assert found["boot_id"] in run(daemon, "status").stdout
 
 
 def test_spaces(daemon: Kvstowd, engine: ClientEngine) -> None:
@@ -122,25 +79,6 @@ def test_reset_of_all_spaces_asks_first(daemon: Kvstowd, engine: ClientEngine) -
     engine.store([1], [0])
     assert run(daemon, "reset", "--all", "--yes").exit_code == 0
     wait_for(lambda: engine.lookup([1]).count == 0, "the second reset")
-
-
-def test_top_shows_what_happens_between_two_looks(daemon: Kvstowd, engine: ClientEngine) -> None:
-    with daemon.held_stores():
-        engine.begin_store([9], [9])
-        result = run(daemon, "top", "--count", "2", "--interval", "0.1")
-    assert result.exit_code == 0
-    assert "1 sessions, 1 transfers in flight, the oldest for" in result.stdout
-    assert "model" in result.stdout
-    assert "75.0 %" in result.stdout
-    assert result.stdout.endswith("\n")
-
-
-def test_top_ends_well_with_an_interrupt(daemon: Kvstowd, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(_: float) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("kvstow.cli.app.time.sleep", interrupt)
-    assert run(daemon, "top").exit_code == 0
 
 
 def test_what_the_daemon_refuses_is_one_line_with_the_next_step(daemon: Kvstowd) -> None:

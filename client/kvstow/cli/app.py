@@ -1,23 +1,21 @@
 """The commands of `kvstow`."""
 
-import time
 from collections.abc import Mapping
-from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
-from rich.live import Live
-from rich.text import Text
 
-from kvstow.client import Client, Credentials, Unreachable
+from kvstow.client import Client, Credentials
 from kvstow.v1 import reset_pb2
 
-from . import replay, rows, tables, top
-from .connection import connected, show, why_unreachable
+from . import replay, rows, tables
+from .connection import connected, show
 from .doctor.command import doctor
 from .options import AsJson, CaFile, CertFile, KeyFile, Target, TokenFile
-from .printing import console, print_json, print_table
+from .printing import print_json, print_table
+from .status import status
+from .watching import watch
 
 app = typer.Typer(
     name="kvstow",
@@ -53,19 +51,6 @@ def _all_commands(
 
 
 @app.command()
-def status(target: Target, as_json: AsJson = False) -> None:
-    """Say who the daemon is, whether it takes work, and how its host pool is used."""
-    with connected(target) as client:
-        info, stats = client.server_info(), client.administration.stats()
-    if as_json:
-        slots = [rows.slots_row(slots) for slots in stats.slots]
-        print_json(rows.server_row(info) | {"free_extents": stats.free_extents, "slots": slots})
-    else:
-        print_table(tables.server_table(target, info))
-        print_table(tables.pool_table(stats))
-
-
-@app.command()
 def spaces(target: Target, as_json: AsJson = False) -> None:
     """List the spaces with what they hold."""
     with connected(target) as client:
@@ -94,13 +79,19 @@ def transfers(
     limit: Annotated[
         int, typer.Option(min=1, max=2**32 - 1, help="List at most this many.")
     ] = 1000,
+    stuck: Annotated[
+        bool, typer.Option("--stuck", help="Only those past their deadline, and what to do.")
+    ] = False,
 ) -> None:
     """List the transfers that have not ended, oldest first."""
     with connected(target) as client:
-        listed = client.administration.transfers(limit)
+        listed = client.administration.transfers(limit, overdue_only=stuck)
     if as_json:
-        found = [rows.transfer_row(transfer) for transfer in listed.transfers]
+        row = rows.stuck_row if stuck else rows.transfer_row
+        found = [row(transfer) for transfer in listed.transfers]
         print_json({"total_count": listed.total_count, "transfers": found})
+    elif stuck:
+        print_table(tables.stuck_table(listed))
     else:
         print_table(tables.transfers_table(listed))
 
@@ -132,39 +123,9 @@ def reset(
         print_table(tables.resets_table(results))
 
 
-@app.command(name="top")
-def show_top(
-    target: Target,
-    interval: Annotated[
-        float, typer.Option(min=0.1, max=3600, help="Seconds between two looks.")
-    ] = 1.0,
-    count: Annotated[int, typer.Option(min=0, help="End after so many; 0: never.")] = 0,
-) -> None:
-    """Watch what the daemon does, until Ctrl-C."""
-    screen = console()
-    with (
-        suppress(KeyboardInterrupt),
-        connected(target) as client,
-        Live(console=screen, auto_refresh=False) as live,
-    ):
-        before = top.look(client)
-        shown = 0
-        while shown < count or not count:
-            time.sleep(interval)
-            try:
-                now = top.look(client)
-                live.update(top.screen(before, now), refresh=True)
-                before = now
-            except Unreachable as error:
-                live.update(Text(why_unreachable(target, error)), refresh=True)
-            shown += 1
-    if not screen.is_terminal:  # where there is one, the screen ends its own last line
-        screen.line()
-
-
+app.command()(status)
+app.command(name="top")(watch)
 app.command()(doctor)
-
-
 app.command()(replay.replay)
 
 

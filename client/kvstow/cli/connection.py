@@ -38,14 +38,14 @@ def connected(target: str) -> Iterator[Client]:
     try:
         connection = Client(target, credentials=_credentials.get())
     except ValueError as error:
-        _fail(str(error), WRONG_COMMAND)
+        fail(str(error), WRONG_COMMAND)
     with connection as client:
         try:
             yield client
         except Refused as refused:
-            _fail(f"{refused}. {refused.next_step}".rstrip(), REFUSED)
+            fail(f"{refused}. {refused.next_step}".rstrip(), REFUSED)
         except Unreachable as error:
-            _fail(why_unreachable(target, error), UNREACHABLE)
+            fail(why_unreachable(target, error), UNREACHABLE)
 
 
 def why_unreachable(target: str, error: Unreachable) -> str:
@@ -81,6 +81,7 @@ def _owner_who_excludes_us(target: str) -> str | None:
     return None
 
 
-def _fail(line: str, code: int) -> NoReturn:
+def fail(line: str, code: int) -> NoReturn:
+    """End the command with one line."""
     typer.echo(f"kvstow: {line}", err=True)
     raise typer.Exit(code)

@@ -3,10 +3,12 @@
 The names are part of what scripts rely on. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2, reset_pb2, transfer_pb2
+
+from .stuck import advice
 
 Row: TypeAlias = dict[str, object]
 
@@ -36,6 +38,11 @@ def server_row(info: cache_pb2.GetServerInfoResponse) -> Row:
         "copy_kernel": info.copy_kernel,
         "pool_bytes": info.limits.pool_bytes,
         "extent_bytes": info.limits.extent_bytes,
+        "gpus": [
+            {"uuid": gpu.uuid, "name": gpu.name, "trouble": gpu.trouble} for gpu in info.gpus
+        ],
+        "cuda_off": info.cuda_off,
+        "pinned": info.pinned,
     }
 
 
@@ -106,7 +113,19 @@ def transfer_row(transfer: admin_pb2.Transfer) -> Row:
         "block_count": transfer.block_count,
         "space_id": transfer.space_id,
         "generation": transfer.generation,
+        "session_name": transfer.session_name,
+        "unfinished_ranks": list(transfer.unfinished_ranks),
     }
+
+
+def stuck_row(transfer: admin_pb2.Transfer) -> Row:
+    """A transfer past its deadline, and what to do."""
+    return transfer_row(transfer) | {"advice": advice(transfer)}
+
+
+def settings_row(settings: Iterable[admin_pb2.Setting]) -> Row:
+    """The settings in force, by name."""
+    return {found.name: {"value": found.value, "source": found.source} for found in settings}
 
 
 def reset_row(space_id: int, result: reset_pb2.ResetResult) -> Row:

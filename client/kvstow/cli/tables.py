@@ -1,12 +1,13 @@
 """The listings as tables. Pure: a table goes in, as it is, where it shall be shown."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.table import Table
 
 from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2, reset_pb2
 
 from .rows import KINDS, STATES, TRANSFER_STATES
+from .stuck import advice
 from .words import duration, ratio, size
 
 
@@ -30,6 +31,7 @@ def server_table(target: str, info: cache_pb2.GetServerInfoResponse) -> Table:
         ("uptime", duration(info.uptime_s)),
         ("policy", info.policy),
         ("copy kernel", info.copy_kernel),
+        ("GPUs", ", ".join(map(_gpu, info.gpus)) or info.cuda_off or "none"),
         ("pool", f"{size(info.limits.pool_bytes)} in extents of {size(info.limits.extent_bytes)}"),
     ):
         table.add_row(name, value)
@@ -83,7 +85,7 @@ def spaces_table(spaces: Iterable[admin_pb2.Space]) -> Table:
         asked = counters.hit_count + counters.pending_count + counters.missed_count
         table.add_row(
             str(space.space_id),
-            _model(space.identity),
+            model(space.identity),
             f"{space.generation}{' (draining)' if space.draining_generations else ''}",
             str(space.session_count),
             str(space.ready_count),
@@ -155,6 +157,50 @@ def transfers_table(listed: admin_pb2.ListTransfersResponse) -> Table:
     return table
 
 
+def stuck_table(listed: admin_pb2.ListTransfersResponse) -> Table:
+    """The transfers past their deadline, and what to do."""
+    table = _table(
+        f"transfers past their deadline: {len(listed.transfers)} of {listed.total_count}",
+        ">session",
+        "engine",
+        ">transfer",
+        "kind",
+        "state",
+        ">age",
+        ">blocks",
+        "ranks",
+        "to do",
+    )
+    for transfer in listed.transfers:
+        table.add_row(
+            str(transfer.session_id),
+            transfer.session_name or "(ended)",
+            str(transfer.transfer_id),
+            KINDS.get(transfer.kind, "unknown"),
+            _transfer_state(transfer),
+            duration(transfer.age_s),
+            str(transfer.block_count),
+            ",".join(map(str, transfer.unfinished_ranks)),
+            advice(transfer),
+        )
+    return table
+
+
+def settings_table(settings: Sequence[admin_pb2.Setting], *, every: bool) -> Table:
+    """The settings in force; those that were set, or all of them."""
+    shown = [found for found in settings if every or found.source != "default"]
+    rest = len(settings) - len(shown)
+    table = _table(
+        f"settings{f': {rest} more have their defaults' if rest else ''}",
+        "setting",
+        "value",
+        "from",
+    )
+    for found in shown:
+        table.add_row(found.name, found.value, found.source)
+    return table
+
+
 def resets_table(results: Mapping[int, reset_pb2.ResetResult]) -> Table:
     """What a reset did to each space, by id."""
     table = _table(
@@ -180,10 +226,15 @@ def resets_table(results: Mapping[int, reset_pb2.ResetResult]) -> Table:
     return table
 
 
-def _model(identity: identity_pb2.Identity) -> str:
+def model(identity: identity_pb2.Identity) -> str:
     """The model, and what else makes its space another one, if anything does."""
     further = [word for word in (identity.weights_version, identity.tenant) if word]
     return f"{identity.model} ({', '.join(further)})" if further else identity.model
+
+
+def _gpu(gpu: cache_pb2.Gpu) -> str:
+    trouble = f", {gpu.trouble}" if gpu.trouble else ""
+    return f"{gpu.name} ({gpu.uuid}{trouble})"
 
 
 def _transfer_state(transfer: admin_pb2.Transfer) -> str:

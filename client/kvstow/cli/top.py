@@ -1,10 +1,11 @@
 """The live screen: what the daemon does right now, from the differences of two looks at it.
 
-Bytes are known only where a block has one size: for spaces with one group.
+`flow` computes it as plain values, which are what `--json` prints; `screen` shows them. The bytes that one space moves
+are known only where its blocks have one size: in spaces with one group.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
@@ -12,11 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from kvstow.client import Client
-from kvstow.v1 import admin_pb2, cache_pb2
+from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2
 
 from .rows import STATES, block_bytes
-from .tables import pool_table
-from .words import duration, ratio, size
+from .tables import model, pool_table
+from .words import duration, percent, share, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Look:
         at: when, in seconds on a clock that only rises.
         spaces: by id.
         oldest: the oldest transfer, if there is one, and how many there are.
+        overdue_count: transfers past their deadline.
     """
 
     at: float
@@ -34,6 +36,7 @@ class Look:
     spaces: Mapping[int, admin_pb2.Space]
     session_count: int
     oldest: admin_pb2.ListTransfersResponse
+    overdue_count: int
     stats: admin_pb2.GetStatsResponse
 
 
@@ -50,64 +53,169 @@ def look(client: Client) -> Look:
         spaces={space.space_id: space for space in administration.spaces()},
         session_count=len(administration.sessions()),
         oldest=administration.transfers(limit=1),
+        overdue_count=administration.transfers(limit=1, overdue_only=True).total_count,
         stats=administration.stats(),
     )
 
 
-def screen(before: Look, now: Look) -> RenderableType:
-    """What happened between two looks."""
-    return Group(_summary(now), Text(), _spaces(before, now), Text(), pool_table(now.stats))
+@dataclass(frozen=True, slots=True)
+class SpaceFlow:
+    """What happens in a space; counts are of blocks.
+
+    Attributes:
+        hit_ratio: of the keys asked for between the looks; None if there were none.
+        hit_ratio_ever: of all keys asked for since the space exists.
+    """
+
+    space_id: int
+    model: str
+    ready_count: int
+    writing_count: int
+    lookups_per_s: float
+    hit_ratio: float | None
+    hit_ratio_ever: float | None
+    stored_per_s: float
+    loaded_per_s: float
+    evicted_per_s: float
 
 
-def _summary(now: Look) -> Text:
-    ages: Sequence[admin_pb2.Transfer] = now.oldest.transfers
-    oldest = f", the oldest for {duration(ages[0].age_s)}" if ages else ""
-    return Text(
-        f"kvstowd {now.info.version}, {STATES.get(now.info.state, 'unknown')}, up "
-        f"{duration(now.info.uptime_s)}: {now.session_count} sessions, "
-        f"{now.oldest.total_count} transfers in flight{oldest}"
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What the daemon does.
+
+    Attributes:
+        elapsed_s: between the looks; 0 if the daemon was restarted meanwhile.
+        oldest_age_s: of the oldest transfer in flight; None if there is none.
+        pool_bytes: of the host pool by state, over all slot sizes.
+    """
+
+    elapsed_s: float
+    state: str
+    session_count: int
+    in_flight_count: int
+    overdue_count: int
+    oldest_age_s: float | None
+    stored_bytes_per_s: float
+    loaded_bytes_per_s: float
+    pool_bytes: Mapping[str, int]
+    spaces: Sequence[SpaceFlow]
+
+
+def flow(before: Look, now: Look) -> Flow:
+    """What happened between two looks, and how things stand at the later one."""
+    if before.info.boot_id != now.info.boot_id:
+        before = now
+    elapsed_s = now.at - before.at
+    oldest = now.oldest.transfers
+    return Flow(
+        elapsed_s=elapsed_s,
+        state=STATES.get(now.info.state, "unknown"),
+        session_count=now.session_count,
+        in_flight_count=now.oldest.total_count,
+        overdue_count=now.overdue_count,
+        oldest_age_s=oldest[0].age_s if oldest else None,
+        stored_bytes_per_s=_rate(now.stats.stored_bytes, before.stats.stored_bytes, elapsed_s),
+        loaded_bytes_per_s=_rate(now.stats.loaded_bytes, before.stats.loaded_bytes, elapsed_s),
+        pool_bytes=pool_bytes(now.stats),
+        spaces=[
+            _space_flow(before.spaces.get(number), space, elapsed_s)
+            for number, space in now.spaces.items()
+        ],
     )
 
 
-def _spaces(before: Look, now: Look) -> Table:
+def pool_bytes(stats: admin_pb2.GetStatsResponse) -> Mapping[str, int]:
+    """Bytes of the host pool by state, over all slot sizes; what no slot covers counts as free."""
+    taken = {
+        "evictable": sum(slots.evictable_count * slots.slot_bytes for slots in stats.slots),
+        "held": sum(slots.held_count * slots.slot_bytes for slots in stats.slots),
+        "writing": sum(slots.writing_count * slots.slot_bytes for slots in stats.slots),
+        "quarantined": sum(slots.quarantined_count * slots.slot_bytes for slots in stats.slots),
+    }
+    return {"free": stats.pool_bytes - sum(taken.values()), **taken}
+
+
+def screen(before: Look, now: Look) -> RenderableType:
+    """What happens, for people."""
+    found = flow(before, now)
+    return Group(
+        *(Text(line) for line in _heading(now, found)),
+        Text(),
+        _spaces(now, found),
+        Text(),
+        pool_table(now.stats),
+    )
+
+
+def _space_flow(
+    before: admin_pb2.Space | None, now: admin_pb2.Space, elapsed_s: float
+) -> SpaceFlow:
+    # A space that was not there before has done since then all that it ever did.
+    old, new = (before or admin_pb2.Space()).counters, now.counters
+    return SpaceFlow(
+        space_id=now.space_id,
+        model=model(now.identity),
+        ready_count=now.ready_count,
+        writing_count=now.writing_count,
+        lookups_per_s=_rate(new.lookups, old.lookups, elapsed_s),
+        hit_ratio=share(new.hit_count - old.hit_count, _asked(new) - _asked(old)),
+        hit_ratio_ever=share(new.hit_count, _asked(new)),
+        stored_per_s=_rate(new.stored_count, old.stored_count, elapsed_s),
+        loaded_per_s=_rate(new.loaded_count, old.loaded_count, elapsed_s),
+        evicted_per_s=_rate(new.evicted_count, old.evicted_count, elapsed_s),
+    )
+
+
+def _heading(now: Look, found: Flow) -> Iterator[str]:
+    yield (
+        f"kvstowd {now.info.version}, {found.state}, up {duration(now.info.uptime_s)}: "
+        f"{found.session_count} sessions"
+    )
+    age = "" if found.oldest_age_s is None else f", the oldest for {duration(found.oldest_age_s)}"
+    late = f", {found.overdue_count} past their deadline" if found.overdue_count else ""
+    yield (
+        f"copying: {size(found.stored_bytes_per_s)}/s into the pool, "
+        f"{size(found.loaded_bytes_per_s)}/s out of it; "
+        f"{found.in_flight_count} transfers in flight{age}{late}"
+    )
+    total = sum(found.pool_bytes.values())
+    parts = (f"{percent(count / total)} {state}" for state, count in found.pool_bytes.items())
+    yield f"pool of {size(total)}: {', '.join(parts)}"
+
+
+def _spaces(now: Look, found: Flow) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("space", justify="right")
     table.add_column("model")
-    for name in ("ready", "writing", "lookups/s", "hits", "hits ever", "stored/s", "loaded/s"):
+    for name in ("ready", "writing", "lookups/s", "hits", "hits ever", "stored", "loaded"):
         table.add_column(name, justify="right")
-    for number, space in now.spaces.items():
-        earlier = before.spaces.get(number, space)
+    table.add_column("evicted/s", justify="right")
+    for space in found.spaces:
+        layout = now.spaces[space.space_id].identity.layout
         table.add_row(
-            str(number), space.identity.model, *_rates(earlier, space, now.at - before.at)
+            str(space.space_id),
+            space.model,
+            str(space.ready_count),
+            str(space.writing_count),
+            f"{space.lookups_per_s:.1f}",
+            percent(space.hit_ratio),
+            percent(space.hit_ratio_ever),
+            _speed(layout, space.stored_per_s),
+            _speed(layout, space.loaded_per_s),
+            f"{space.evicted_per_s:.1f}",
         )
     return table
-
-
-def _rates(before: admin_pb2.Space, now: admin_pb2.Space, elapsed_s: float) -> list[str]:
-    old, new = before.counters, now.counters
-    hits = new.hit_count - old.hit_count
-    return [
-        str(now.ready_count),
-        str(now.writing_count),
-        f"{_per_second(new.lookups - old.lookups, elapsed_s):.1f}",
-        ratio(hits, _asked(new) - _asked(old)),
-        ratio(new.hit_count, _asked(new)),
-        _flow(now, new.stored_count - old.stored_count, elapsed_s),
-        _flow(now, new.loaded_count - old.loaded_count, elapsed_s),
-    ]
 
 
 def _asked(counters: admin_pb2.SpaceCounters) -> int:
     return counters.hit_count + counters.pending_count + counters.missed_count
 
 
-def _flow(space: admin_pb2.Space, blocks: int, elapsed_s: float) -> str:
-    layout = space.identity.layout
-    rate = _per_second(blocks, elapsed_s)
+def _speed(layout: identity_pb2.Layout, blocks_per_s: float) -> str:
     if len(layout.groups) > 1:
-        return f"{rate:.1f} blocks"
-    return size(rate * block_bytes(layout.groups[0], layout.world_size))
+        return f"{blocks_per_s:.1f} blocks/s"
+    return f"{size(blocks_per_s * block_bytes(layout.groups[0], layout.world_size))}/s"
 
 
-def _per_second(count: int, elapsed_s: float) -> float:
-    return count / elapsed_s if elapsed_s else 0.0
+def _rate(now: int, before: int, elapsed_s: float) -> float:
+    return (now - before) / elapsed_s if elapsed_s else 0.0

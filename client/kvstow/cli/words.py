@@ -29,9 +29,19 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+def share(part: int, whole: int) -> float | None:
+    """A part of a whole; None if there is no whole."""
+    return part / whole if whole else None
+
+
+def percent(part: float | None) -> str:
+    """A share in percent; a dash if there is none."""
+    return "-" if part is None else f"{100 * part:.1f} %"
+
+
 def ratio(part: int, whole: int) -> str:
-    """A share in percent; nothing if there is no whole."""
-    return f"{100 * part / whole:.1f} %" if whole else "-"
+    """A part of a whole in percent; a dash if there is no whole."""
+    return percent(share(part, whole))
 
 
 def parsed_size(written: str) -> int:

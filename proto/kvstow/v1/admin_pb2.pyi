@@ -173,16 +173,20 @@ class GetStatsRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatsResponse(_message.Message):
-    __slots__ = ("pool_bytes", "extent_bytes", "free_extents", "slots")
+    __slots__ = ("pool_bytes", "extent_bytes", "free_extents", "slots", "stored_bytes", "loaded_bytes")
     POOL_BYTES_FIELD_NUMBER: _ClassVar[int]
     EXTENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     FREE_EXTENTS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
+    STORED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LOADED_BYTES_FIELD_NUMBER: _ClassVar[int]
     pool_bytes: int
     extent_bytes: int
     free_extents: int
     slots: _containers.RepeatedCompositeFieldContainer[SlotStats]
-    def __init__(self, pool_bytes: _Optional[int] = ..., extent_bytes: _Optional[int] = ..., free_extents: _Optional[int] = ..., slots: _Optional[_Iterable[_Union[SlotStats, _Mapping]]] = ...) -> None: ...
+    stored_bytes: int
+    loaded_bytes: int
+    def __init__(self, pool_bytes: _Optional[int] = ..., extent_bytes: _Optional[int] = ..., free_extents: _Optional[int] = ..., slots: _Optional[_Iterable[_Union[SlotStats, _Mapping]]] = ..., stored_bytes: _Optional[int] = ..., loaded_bytes: _Optional[int] = ...) -> None: ...
 
 class SlotStats(_message.Message):
     __slots__ = ("slot_bytes", "extents", "slot_count", "free_count", "evictable_count", "held_count", "writing_count", "quarantined_count")

@@ -32,15 +32,13 @@ MAY_LACK = {"gpus", "huge-pages", "numa", "shared-mount"}
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes namespaces")
 
 
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="kvstow-") as name:
-        yield Path(name)
-
-
-@pytest.fixture
-def daemon(directory: Path) -> Iterator[Kvstowd]:
-    with running_kvstowd(directory, debug_service=True) as running:
+@pytest.fixture(scope="module")
+def well() -> Iterator[Kvstowd]:
+    """A daemon that is well again after each test."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kvstow-") as name,
+        running_kvstowd(Path(name)) as running,
+    ):
         yield running
 
 
@@ -88,12 +86,12 @@ def unshared(*kinds: str) -> Sequence[str]:
     return ("unshare", *kinds, "--")
 
 
-def test_a_daemon_that_is_well_has_no_failure(daemon: Kvstowd) -> None:
-    code, findings = examine(daemon.target)
+def test_a_daemon_that_is_well_has_no_failure(well: Kvstowd) -> None:
+    code, findings = examine(well.target)
     assert (code, failures(findings)) == (0, [])
     assert [name for name in NAMES if name in findings] == list(findings)
     assert set(NAMES) - set(findings) <= MAY_LACK
-    pid = daemon.process.pid
+    pid = well.process.pid
     assert f"process {pid} listens" in findings["socket"]["found"]
     assert "ready with a pool of 1.0 MiB" in findings["daemon"]["found"]
     assert "1.0 MiB in /memfd:kvstow-pool" in findings["pool"]["found"]
@@ -124,15 +122,15 @@ def test_the_file_is_no_socket(directory: Path) -> None:
 
 
 @pytest.mark.parametrize(("barred", "passes"), [("kvstow.sock", "0000"), (".", "0000")])
-def test_another_user_may_not_connect(daemon: Kvstowd, barred: str, passes: str) -> None:
-    owner, directory = daemon.socket.owner(), daemon.socket.parent
+def test_another_user_may_not_connect(well: Kvstowd, barred: str, passes: str) -> None:
+    owner, directory = well.socket.owner(), well.socket.parent
     place = directory / barred
     mode = place.stat().st_mode
     directory.chmod(0o755)
     place.chmod(0)
     try:
         with without_privileges():
-            code, findings = examine(daemon.target)
+            code, findings = examine(well.target)
     finally:
         place.chmod(mode)
     assert (code, failures(findings)) == (1, ["socket"])
@@ -140,22 +138,25 @@ def test_another_user_may_not_connect(daemon: Kvstowd, barred: str, passes: str)
     assert findings["socket"]["advice"].endswith(f"as {owner}")
 
 
-def test_anybody_may_replace_the_socket(daemon: Kvstowd) -> None:
-    daemon.socket.parent.chmod(0o777)
-    code, findings = examine(daemon.target)
+def test_anybody_may_replace_the_socket(well: Kvstowd) -> None:
+    directory = well.socket.parent
+    mode = directory.stat().st_mode
+    directory.chmod(0o777)
+    code, findings = examine(well.target)
+    directory.chmod(mode)
     assert (code, findings["socket"]["level"]) == (0, "warning")
-    assert str(daemon.socket.parent) in findings["socket"]["advice"]
+    assert str(directory) in findings["socket"]["advice"]
 
 
-def test_the_daemon_is_stopped(daemon: Kvstowd) -> None:
-    daemon.process.send_signal(signal.SIGSTOP)
+def test_the_daemon_is_stopped(well: Kvstowd) -> None:
+    well.process.send_signal(signal.SIGSTOP)
     try:
-        code, findings = examine(daemon.target)
+        code, findings = examine(well.target)
     finally:
-        daemon.process.send_signal(signal.SIGCONT)
+        well.process.send_signal(signal.SIGCONT)
     assert (code, failures(findings)) == (1, ["daemon"])
     assert "does not answer" in findings["daemon"]["found"]
-    assert f"process {daemon.process.pid}" in findings["process"]["found"]
+    assert f"process {well.process.pid}" in findings["process"]["found"]
 
 
 def test_the_daemon_is_not_ready() -> None:
@@ -208,22 +209,22 @@ def test_what_is_no_size_is_refused(wanted: str) -> None:
 
 
 @as_root
-def test_this_side_has_another_ipc_namespace(daemon: Kvstowd) -> None:
-    code, findings = examine_from(daemon, *unshared("--ipc"))
+def test_this_side_has_another_ipc_namespace(well: Kvstowd) -> None:
+    code, findings = examine_from(well, *unshared("--ipc"))
     assert (code, findings["ipc-namespace"]["level"]) == (0, "warning")
 
 
 @as_root
-def test_this_side_does_not_see_the_daemons_process(daemon: Kvstowd) -> None:
-    code, findings = examine_from(daemon, *unshared("--pid", "--fork", "--mount-proc"))
+def test_this_side_does_not_see_the_daemons_process(well: Kvstowd) -> None:
+    code, findings = examine_from(well, *unshared("--pid", "--fork", "--mount-proc"))
     assert (code, findings["process"]["level"]) == (0, "warning")
     assert findings["pid-namespace"]["level"] == "warning"
     assert not {"memory", "pool", "memlock", "open-files", "shared-mount"} & set(findings)
 
 
 @as_root
-def test_this_side_has_another_shared_memory(daemon: Kvstowd) -> None:
+def test_this_side_has_another_shared_memory(well: Kvstowd) -> None:
     hide = 'mount -t tmpfs -o size=32M none /dev/shm && exec "$@"'
-    code, findings = examine_from(daemon, *unshared("--mount"), "sh", "-c", hide, "sh")
+    code, findings = examine_from(well, *unshared("--mount"), "sh", "-c", hide, "sh")
     assert (code, failures(findings)) == (1, ["shared-mount"])
     assert findings["shared-memory"]["level"] == "warning"

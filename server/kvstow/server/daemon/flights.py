@@ -50,6 +50,7 @@ class Flights:
         health: told of our own mistakes.
         meters: told of copies that ended.
         wake_closer: called without the lock when memory may now be closed.
+        copied_bytes: by ended copies, of all ranks, since the start; under the lock.
     """
 
     guard: Guard
@@ -59,6 +60,7 @@ class Flights:
     health: Health
     meters: Meters
     wake_closer: Callable[[], None]
+    copied_bytes: Counter[TransferKind] = field(default_factory=Counter)
     _flying: dict[FlightKey, "Flight"] = field(default_factory=dict)
 
     def begin(
@@ -186,25 +188,28 @@ class Flight:
         """See `CopyOwner.end`."""
         # Before the report: whoever hears of the end finds it measured.
         self._crew.meters.copied(_DIRECTIONS[self.plan.kind], copied_bytes, seconds)
-        self._land(rank, failures)
+        self._land(rank, failures, copied_bytes)
 
-    def _land(self, rank: int, failures: Sequence[tuple[int, str]]) -> None:
+    def _land(self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int = 0) -> None:
         """The copy of one rank has ended, or never will begin."""
         positions = self._positions(rank) if failures else ()
         failed = [BlockFailure(positions[block], rank, reason) for block, reason in failures]
         try:
-            state = self._settle(rank, failed)
+            state = self._settle(rank, failed, copied_bytes)
         except BooksError:  # the guard has reported it; the device's thread has others to serve
             return
         if state is TransferState.FAILED:
             self._log_failure()
 
-    def _settle(self, rank: int, failed: Sequence[BlockFailure]) -> TransferState | None:
+    def _settle(
+        self, rank: int, failed: Sequence[BlockFailure], copied_bytes: int
+    ) -> TransferState | None:
         """Account for the end of one rank's copy; with the last one the transfer ends, and its state is returned."""
         crew, plan, attachment = self._crew, self.plan, self.attachments[rank]
         state = None
         with crew.guard as ledger:
             self._failures += failed
+            crew.copied_bytes[plan.kind] += copied_bytes
             self.left.remove(rank)
             attachment.copy_count -= 1
             closable = attachment.detached and not attachment.copy_count

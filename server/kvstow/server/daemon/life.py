@@ -6,7 +6,8 @@ an end means for blocks (the ledger).
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 
@@ -22,7 +23,7 @@ from kvstow.server.core.requests import (
     StreamEnd,
 )
 from kvstow.server.core.snapshot import Snapshot
-from kvstow.server.core.types import Identity, SessionEnd, SessionId
+from kvstow.server.core.types import Identity, SessionEnd, SessionId, TransferKind
 from kvstow.server.device.base import Device
 from kvstow.server.device.handles import RankHandles
 
@@ -148,6 +149,11 @@ class Life:
         """A picture of the books; answered in every state."""
         with self._guard as ledger:
             return ledger.snapshot(now=self._clock())
+
+    def copied_bytes(self) -> Mapping[TransferKind, int]:
+        """Bytes that copies in each direction have moved since the start."""
+        with self._guard:
+            return Counter(self._flights.copied_bytes)
 
     def unfinished_ranks(self, transfers: Sequence[FlightKey]) -> list[list[int]]:
         """For each transfer, named by session and id, the ranks whose copy has not ended, rising."""

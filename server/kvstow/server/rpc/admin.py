@@ -10,7 +10,7 @@ import grpc
 from kvstow.server.config import Settings
 from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, TableView, TransferView
 from kvstow.server.core.spaces import SpaceCounters
-from kvstow.server.core.types import SpaceId
+from kvstow.server.core.types import SpaceId, TransferKind
 from kvstow.server.daemon import Daemon
 from kvstow.v1 import admin_pb2, admin_pb2_grpc
 
@@ -91,11 +91,14 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     ) -> admin_pb2.GetStatsResponse:
         snapshot = self._daemon.snapshot()
         tables = sorted(snapshot.tables, key=lambda table: table.slot_bytes)
+        copied = self._daemon.copied_bytes()
         return admin_pb2.GetStatsResponse(
             pool_bytes=snapshot.extents * snapshot.extent_bytes,
             extent_bytes=snapshot.extent_bytes,
             free_extents=snapshot.unused_extents,
             slots=[_slots(table) for table in tables],
+            stored_bytes=copied[TransferKind.STORE],
+            loaded_bytes=copied[TransferKind.LOAD],
         )
 
     def GetConfiguration(

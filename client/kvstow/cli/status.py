@@ -1,0 +1,79 @@
+"""`kvstow status`: who the daemon is, whether it takes work, and with which settings."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from kvstow.client import Client, Unreachable
+from kvstow.v1 import cache_pb2
+
+from . import rows, tables
+from .connection import REFUSED, UNREACHABLE, connected, fail, why_unreachable
+from .options import AsJson, Target
+from .printing import print_json, print_table
+
+_PERIOD_S = 0.2
+"""Between two questions whether the daemon is ready."""
+
+
+def status(
+    target: Target,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=86400,
+            metavar="SECONDS",
+            help="Wait until the daemon takes work, at most so long; then the exit code says "
+            "whether it does. 0 asks once.",
+        ),
+    ] = None,
+    settings: Annotated[
+        bool, typer.Option("--settings", help="Also list the settings that have their defaults.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say who the daemon is, whether it takes work, how its host pool is used, and its settings.
+
+    Without --wait the exit code is 0 as soon as the daemon answers. With --wait it is 0 if it takes work in time, 1 if
+    it answers and does not (it prepares its pool, or shuts down), 3 if it does not answer.
+    """
+    with connected(target) as client:
+        if wait is not None:
+            _wait_ready(client, target, wait)
+        info = client.server_info()
+        stats, in_force = client.administration.stats(), client.administration.settings()
+    if as_json:
+        slots = [rows.slots_row(slots) for slots in stats.slots]
+        print_json(
+            rows.server_row(info)
+            | {
+                "free_extents": stats.free_extents,
+                "slots": slots,
+                "settings": rows.settings_row(in_force),
+            }
+        )
+        return
+    print_table(tables.server_table(target, info))
+    print_table(tables.pool_table(stats))
+    print_table(tables.settings_table(in_force, every=settings))
+
+
+def _wait_ready(client: Client, target: str, wait_s: float) -> None:
+    """Return once the daemon takes work; end the command if that does not come in time."""
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            state = client.server_info().state
+        except Unreachable as error:
+            lack, code = why_unreachable(target, error), UNREACHABLE
+        else:
+            if state == cache_pb2.SERVER_STATE_READY:
+                return
+            said = rows.STATES.get(state, "in a state that this kvstow does not know")
+            lack, code = f"the daemon at {target} is {said}. See its log.", REFUSED
+        left_s = until - time.monotonic()
+        if left_s <= 0:
+            fail(lack if wait_s == 0 else f"after {wait_s:g} s: {lack}", code)
+        time.sleep(min(_PERIOD_S, left_s))

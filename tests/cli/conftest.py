@@ -1,0 +1,31 @@
+"""A daemon, and an engine that uses it."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.client_engine import ClientEngine, connected_engine
+from support.kvstowd import Kvstowd, running_kvstowd
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="kvstow-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def daemon(directory: Path) -> Iterator[Kvstowd]:
+    with running_kvstowd(directory, debug_service=True) as running:
+        yield running
+
+
+@pytest.fixture
+def engine(daemon: Kvstowd) -> Iterator[ClientEngine]:
+    """An engine that stored three blocks and looked four up."""
+    with connected_engine(daemon.target) as connected:
+        connected.store([1, 2, 3], [0, 1, 2])
+        connected.lookup([1, 2, 3, 4])
+        yield connected
