@@ -36,7 +36,7 @@ def memory(found: Sequence[Origin]) -> MappedMemory:
 def test_a_rank_is_refused_if_and_only_if_it_shares_bytes_with_another(
     others: list[list[Origin]], mine: list[Origin]
 ) -> None:
-    attachments = Attachments(mock.create_autospec(Device))
+    attachments = Attachments(mock.create_autospec(Device), lambda: None)
     for rank, found in enumerate(others):
         attachments.enter(SESSION, rank, memory(found))
     shared = any(share(a, b) for found in others for a in found for b in mine)

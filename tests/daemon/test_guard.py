@@ -30,7 +30,7 @@ def test_the_use_of_the_lock_is_measured(rig: Rig) -> None:
 
 
 def test_a_lease_expires_without_any_traffic(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     engine.store(keys(1, 2), [0, 1])
     engine.lookup(keys(1, 2), hold=Hold.PREFIX)
     (table,) = rig.daemon.snapshot().tables
@@ -44,7 +44,7 @@ def test_a_lease_expires_without_any_traffic(rig: Rig) -> None:
 
 def test_what_falls_due_wakes_the_timer_by_itself() -> None:
     with running_daemon(clock=time.monotonic, session_grace_s=0.05) as rig:
-        engine = Engine(rig.daemon, rig.directory)
+        engine = Engine(rig.daemon, rig.place)
         engine.stream.close()
         wait_for(lambda: engine.session not in sessions(rig), "the end of the session")
 
@@ -70,7 +70,7 @@ def test_a_call_that_finds_the_books_in_contradiction_is_reported_as_a_bug(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with running_daemon(bugs=1) as rig:
-        engine = Engine(rig.daemon, rig.directory)
+        engine = Engine(rig.daemon, rig.place)
         with monkeypatch.context() as patch:
             patch.setattr(Ledger, "release", contradict)
             with pytest.raises(BooksError):
@@ -84,7 +84,7 @@ def test_books_that_contradict_themselves_are_a_bug_and_the_daemon_goes_on(
 ) -> None:
     """A copy that ends into wrong books must not take the device's thread with it."""
     with running_daemon(bugs=1, copy_threads=1) as rig:
-        engine = Engine(rig.daemon, rig.directory)
+        engine = Engine(rig.daemon, rig.place)
         let_go = rig.hold(count=1)
         held = engine.begin_store(keys(1), [0])
         rig.wait_held(1)

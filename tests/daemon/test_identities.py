@@ -47,10 +47,10 @@ def test_the_blocks_of_a_pool_are_counted_by_whole_extents() -> None:
 def test_a_second_space_of_a_model_is_logged_with_what_separates_it(rig: Rig) -> None:
     structlog.configure()
     with capture_logs() as lines:
-        Engine(rig.daemon, rig.directory, identity(tenant="blue"))
-        Engine(rig.daemon, rig.directory, identity(tenant="blue"))
-        Engine(rig.daemon, rig.directory, identity(tenant="red"))
-        Engine(rig.daemon, rig.directory, identity(model="another"))
+        Engine(rig.daemon, rig.place, identity(tenant="blue"))
+        Engine(rig.daemon, rig.place, identity(tenant="blue"))
+        Engine(rig.daemon, rig.place, identity(tenant="red"))
+        Engine(rig.daemon, rig.place, identity(model="another"))
     opened = [line for line in lines if line["event"] == "space opened"]
     assert [line["model"] for line in opened] == ["model", "model", "another"]
     assert opened[0]["block_bytes"] == (1024,)

@@ -10,11 +10,12 @@ from kvstow.server.core.requests import ServerState, StreamEnd
 from kvstow.server.core.types import TransferState
 from support.daemons import Rig, running_daemon
 from support.engine import Engine, identity, keys
+from support.machines import Machine
 from support.waiting import wait_for
 
 
-def test_nothing_is_taken_before_the_pool_is_there() -> None:
-    with running_daemon(ready=False) as rig:
+def test_nothing_is_taken_before_the_pool_is_there(machine: Machine) -> None:
+    with running_daemon(machine=machine, ready=False) as rig:
         assert rig.daemon.info().state is ServerState.STARTING
         with pytest.raises(NotStarted):
             rig.daemon.open_session(identity(), "early", None)
@@ -22,7 +23,7 @@ def test_nothing_is_taken_before_the_pool_is_there() -> None:
             rig.daemon.reset_all(0)
         rig.daemon.set_ready()
         assert rig.daemon.info().state is ServerState.READY
-        Engine(rig.daemon, rig.directory).store(keys(1), [0])
+        Engine(rig.daemon, rig.place).store(keys(1), [0])
 
 
 def test_what_clients_are_told_of_the_daemon(rig: Rig) -> None:
@@ -37,7 +38,7 @@ def test_what_clients_are_told_of_the_daemon(rig: Rig) -> None:
 
 
 def test_draining_refuses_new_work_and_lets_running_copies_end(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     let_go = rig.hold(count=1)
     held = engine.begin_store(keys(1, 2), [0, 1])
     rig.wait_held(1)
@@ -49,7 +50,7 @@ def test_draining_refuses_new_work_and_lets_running_copies_end(rig: Rig) -> None
         lambda: engine.begin_store(keys(3), [2]),
         lambda: engine.begin_load(keys(1), [2]),
         lambda: engine.hits(keys(1)),
-        lambda: Engine(rig.daemon, rig.directory),
+        lambda: Engine(rig.daemon, rig.place),
     ):
         with pytest.raises(ShuttingDown):
             attempt()
@@ -66,7 +67,7 @@ def test_draining_refuses_new_work_and_lets_running_copies_end(rig: Rig) -> None
 
 
 def test_a_drain_ends_with_its_grace_time_and_what_is_held_ends_as_failed(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     rig.hold(count=1)
     engine.begin_store(keys(1, 2), [0, 1])
     rig.wait_held(1)
@@ -79,7 +80,7 @@ def test_a_drain_ends_with_its_grace_time_and_what_is_held_ends_as_failed(rig: R
 
 
 def test_calls_that_wait_do_not_outlast_the_drain(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     rig.hold(count=1)
     engine.begin_store(keys(1, 2), [0, 1])
     rig.wait_held(1)
@@ -94,6 +95,6 @@ def test_calls_that_wait_do_not_outlast_the_drain(rig: Rig) -> None:
     assert left == [1]
 
 
-def test_closing_is_possible_at_any_time_and_twice() -> None:
-    with running_daemon(ready=False) as rig:
+def test_closing_is_possible_at_any_time_and_twice(machine: Machine) -> None:
+    with running_daemon(machine=machine, ready=False) as rig:
         rig.daemon.close()

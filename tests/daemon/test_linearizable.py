@@ -15,6 +15,7 @@ from kvstow.server.core.types import TransferState
 from kvstow.server.device.faults import Delay, FaultRule
 from support.daemons import Rig, running_daemon
 from support.engine import Engine, keys
+from support.machines import Machine
 from support.waiting import wait_for
 
 ENGINES = 20
@@ -58,7 +59,7 @@ class Worker(threading.Thread):
         super().__init__()
         self.world = world
         self.number = number
-        self.engine = Engine(world.rig.daemon, world.rig.directory)
+        self.engine = Engine(world.rig.daemon, world.rig.place)
 
     def run(self) -> None:
         while not self.world.over.is_set():
@@ -103,10 +104,10 @@ def reset_and_look(world: World, probe: Engine) -> None:
     world.generation = probe.generation
 
 
-def test_twenty_engines_and_a_hundred_resets() -> None:
-    with running_daemon(blocks=16) as rig:
+def test_twenty_engines_and_a_hundred_resets(machine: Machine) -> None:
+    with running_daemon(machine=machine, blocks=16) as rig:
         world = World(rig)
-        probe = Engine(rig.daemon, rig.directory)
+        probe = Engine(rig.daemon, rig.place)
         workers = [Worker(world, number) for number in range(ENGINES)]
         for worker in workers[::3]:  # slow ones, whose copies outlive the resets
             rig.faults.add(FaultRule(Delay(0.01), session=worker.engine.session))

@@ -33,7 +33,7 @@ def named(child: subprocess.Popen[bytes]) -> Process:
 def test_a_death_ends_the_session_and_frees_what_it_held(
     rig: Rig, child: subprocess.Popen[bytes]
 ) -> None:
-    engine = Engine(rig.daemon, rig.directory, process=named(child))
+    engine = Engine(rig.daemon, rig.place, process=named(child))
     let_go = rig.hold(count=1)
     held = engine.begin_store(keys(1, 2), [0, 1])
     rig.wait_held(1)
@@ -51,7 +51,7 @@ def test_a_death_ends_the_session_and_frees_what_it_held(
 def test_the_death_of_one_ranks_process_ends_the_session(
     rig: Rig, child: subprocess.Popen[bytes]
 ) -> None:
-    engine = Engine(rig.daemon, rig.directory, attach=False)
+    engine = Engine(rig.daemon, rig.place, attach=False)
     rig.daemon.attach(engine.session, 0, engine.ranks[0].memory, named(child))
     child.kill()
     wait_for(lambda: not rig.daemon.snapshot().sessions, "the end of the session")
@@ -62,8 +62,8 @@ def test_a_process_that_may_be_another_one_is_not_watched(
     rig: Rig, child: subprocess.Popen[bytes], field: str
 ) -> None:
     stranger = replace(named(child), **{field: 1})
-    engine = Engine(rig.daemon, rig.directory, process=stranger)
-    watched = Engine(rig.daemon, rig.directory, process=named(child))
+    engine = Engine(rig.daemon, rig.place, process=stranger)
+    watched = Engine(rig.daemon, rig.place, process=named(child))
     child.kill()
     wait_for(lambda: watched.stream.end is StreamEnd.LOST, "the end of the watched session")
     assert engine.stream.end is None
@@ -84,15 +84,15 @@ def test_no_descriptor_is_left_after_many_sessions(
 ) -> None:
     before = pidfd_count()
     for _ in range(20):
-        Engine(rig.daemon, rig.directory, process=named(child)).close()
+        Engine(rig.daemon, rig.place, process=named(child)).close()
     wait_for(lambda: pidfd_count() == before, "no pidfd left")
 
 
 def test_a_detached_ranks_process_is_watched_no_longer(
     rig: Rig, child: subprocess.Popen[bytes]
 ) -> None:
-    engine = Engine(rig.daemon, rig.directory, attach=False)
-    watched = Engine(rig.daemon, rig.directory, process=named(child))
+    engine = Engine(rig.daemon, rig.place, attach=False)
+    watched = Engine(rig.daemon, rig.place, process=named(child))
     before = pidfd_count()
     for _ in range(20):
         rig.daemon.attach(engine.session, 0, engine.ranks[0].memory, named(child))

@@ -45,7 +45,7 @@ def gated(layout: Layout = ONE_RANK) -> Iterator[tuple[Rig, Engine, Gate]]:
     """A daemon with one copy thread, which an engine's first store keeps busy."""
     gate = Gate(load_kernel())
     with running_daemon(layout=layout, copy_threads=1, kernel=gate) as rig:
-        engine = Engine(rig.daemon, rig.directory, identity(layout))
+        engine = Engine(rig.daemon, rig.place, identity(layout))
         engine.begin_store(keys(1), [0])
         wait_for(lambda: gate.copy_count, "the first copy")
         try:
@@ -88,7 +88,7 @@ def test_a_queued_transfer_that_is_not_wanted_any_more_is_not_copied(end: str) -
         assert [transfer.id for transfer in rig.daemon.snapshot().transfers] == [1]
         gate.open()
         rig.landed(queued.transfer)
-        other = Engine(rig.daemon, rig.directory)
+        other = Engine(rig.daemon, rig.place)
         other.store(keys(2, 3), [0, 1])
         assert gate.copy_count == 2
         assert rig.daemon.snapshot().counters.late_completions == 0

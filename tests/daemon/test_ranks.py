@@ -16,21 +16,28 @@ from kvstow.server.core.types import BlockFailure, Group, Layout, TransferState
 from kvstow.server.device.faults import Fail, FaultRule
 from kvstow.server.device.handles import SharedMemoryHandle
 from support.daemons import Rig, running_daemon
-from support.engine import Engine, identity, keys
+from support.engine import BLOCK_COUNT, Engine, identity, keys
+from support.machines import Machine
 from support.memory import RankFile
 
 FOUR_RANKS = Layout("float32", 16, 4, "", (Group((512,)),))
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
+def rig(machine: Machine) -> Iterator[Rig]:
+    with running_daemon(layout=FOUR_RANKS, machine=machine) as running:
+        yield running
+
+
+@pytest.fixture
+def file_rig() -> Iterator[Rig]:
     with running_daemon(layout=FOUR_RANKS) as running:
         yield running
 
 
 @pytest.fixture
 def engine(rig: Rig) -> Engine:
-    return Engine(rig.daemon, rig.directory, identity(FOUR_RANKS))
+    return Engine(rig.daemon, rig.place, identity(FOUR_RANKS))
 
 
 def test_three_ranks_done_and_one_held_are_pending(rig: Rig, engine: Engine) -> None:
@@ -55,7 +62,7 @@ def test_one_rank_that_fails_fails_the_block_and_is_named(rig: Rig, engine: Engi
 
 
 def test_nothing_moves_before_all_ranks_are_attached(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory, identity(FOUR_RANKS), attach=False)
+    engine = Engine(rig.daemon, rig.place, identity(FOUR_RANKS), attach=False)
     for rank in (0, 1, 3):
         engine.attach(rank)
     with pytest.raises(NotAttached) as refused:
@@ -74,31 +81,37 @@ def test_a_rank_attaches_once(rig: Rig, engine: Engine) -> None:
 
 
 def test_ranks_with_different_block_counts_are_refused(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory, identity(FOUR_RANKS), attach=False)
+    engine = Engine(rig.daemon, rig.place, identity(FOUR_RANKS), attach=False)
     engine.attach(0)
-    engine.ranks[1] = RankFile(rig.directory, FOUR_RANKS, block_count=7)
+    engine.ranks[1] = rig.place.rank(FOUR_RANKS, block_count=7)
     with pytest.raises(RankMismatch, match=r"rank 1 .*7.* rank 0 .*16"):
         engine.attach(1)
     rig.daemon.check()
 
 
-def test_two_ranks_with_one_region_are_refused(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory, identity(FOUR_RANKS), attach=False)
+@pytest.mark.parametrize("renamed", [False, True])
+def test_two_ranks_with_one_file_are_refused(file_rig: Rig, renamed: bool) -> None:
+    rig = file_rig
+    engine = Engine(rig.daemon, rig.place, identity(FOUR_RANKS), attach=False)
+    file = engine.ranks[0] = RankFile(rig.directory, FOUR_RANKS, BLOCK_COUNT)
     engine.attach(0)
-    link = rig.directory / "another-name"
-    link.hardlink_to(engine.ranks[0].path)
-    engine.ranks[1].path = link
+    if renamed:
+        link = file.path.with_name("another-name")
+        link.hardlink_to(file.path)
+        file.path = link
+    engine.ranks[1] = file
     with pytest.raises(RegionInvalid, match=r"rank 1 .* rank 0") as refused:
         engine.attach(1)
     rig.daemon.check()
     assert refused.value.facts["other_rank"] == "0"
 
 
-def test_two_ranks_may_share_a_file_in_different_places(rig: Rig) -> None:
+def test_two_ranks_may_share_a_file_in_different_places(file_rig: Rig) -> None:
+    rig = file_rig
     half = 16 * 512
     path = rig.directory / "both"
     path.write_bytes(bytes(2 * half))
-    engine = Engine(rig.daemon, rig.directory, identity(FOUR_RANKS), attach=False)
+    engine = Engine(rig.daemon, rig.place, identity(FOUR_RANKS), attach=False)
     groups = (GroupMemory(16, (Segment(0, 0, 512, 512),)),)
     for rank in (0, 1):
         handle = SharedMemoryHandle(str(path), rank * half, half)
@@ -106,9 +119,10 @@ def test_two_ranks_may_share_a_file_in_different_places(rig: Rig) -> None:
     rig.daemon.check()
 
 
-def test_memory_that_is_too_small_or_missing_is_refused(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory, identity(FOUR_RANKS), attach=False)
-    file = engine.ranks[0]
+def test_memory_that_is_too_small_or_missing_is_refused(file_rig: Rig) -> None:
+    rig = file_rig
+    engine = Engine(rig.daemon, rig.place, identity(FOUR_RANKS), attach=False)
+    file = engine.ranks[0] = RankFile(rig.directory, FOUR_RANKS, BLOCK_COUNT)
     groups = tuple(file.groups)
     for handle, complaint in (
         (SharedMemoryHandle(str(file.path), 0, file.size_bytes - 1), "block 15 ends"),

@@ -10,6 +10,7 @@ from kvstow.server.core.ledger import Ledger
 from kvstow.server.core.types import TransferPlan, TransferState
 from support.daemons import Rig, running_daemon
 from support.engine import Engine, identity, keys
+from support.machines import Machine
 from support.waiting import wait_for
 
 OLD, NEW = keys(1, 2, 3, 4), keys(5, 6, 7, 8)
@@ -24,9 +25,11 @@ def drained(engine: Engine) -> list[int]:
     return [event.generation for event in engine.events() if isinstance(event, ResetDrained)]
 
 
-def test_a_held_store_keeps_its_slots_over_a_reset_until_its_copy_has_ended() -> None:
-    with running_daemon(blocks=4) as rig:
-        engine = Engine(rig.daemon, rig.directory)
+def test_a_held_store_keeps_its_slots_over_a_reset_until_its_copy_has_ended(
+    machine: Machine,
+) -> None:
+    with running_daemon(machine=machine, blocks=4) as rig:
+        engine = Engine(rig.daemon, rig.place)
         let_go = rig.hold(count=1)
         held = engine.begin_store(OLD, BLOCKS)
         rig.wait_held(1)
@@ -48,9 +51,11 @@ def test_a_held_store_keeps_its_slots_over_a_reset_until_its_copy_has_ended() ->
         engine.load(NEW, BLOCKS)
 
 
-def test_a_held_load_keeps_its_slots_over_a_reset_until_its_copy_has_ended() -> None:
-    with running_daemon(blocks=4) as rig:
-        engine = Engine(rig.daemon, rig.directory)
+def test_a_held_load_keeps_its_slots_over_a_reset_until_its_copy_has_ended(
+    machine: Machine,
+) -> None:
+    with running_daemon(machine=machine, blocks=4) as rig:
+        engine = Engine(rig.daemon, rig.place)
         engine.store(OLD, BLOCKS)
         let_go = rig.hold(count=1)
         held = engine.begin_load(OLD, [4, 5, 6, 7])
@@ -68,9 +73,11 @@ def test_a_held_load_keeps_its_slots_over_a_reset_until_its_copy_has_ended() -> 
         engine.store(NEW, BLOCKS)
 
 
-def test_what_a_store_took_before_the_reset_is_not_mixed_with_what_comes_after() -> None:
-    with running_daemon(blocks=8) as rig:
-        engine = Engine(rig.daemon, rig.directory)
+def test_what_a_store_took_before_the_reset_is_not_mixed_with_what_comes_after(
+    machine: Machine,
+) -> None:
+    with running_daemon(machine=machine, blocks=8) as rig:
+        engine = Engine(rig.daemon, rig.place)
         let_go = rig.hold(count=1)
         held = engine.begin_store(OLD, BLOCKS)
         rig.wait_held(1)
@@ -85,7 +92,7 @@ def test_what_a_store_took_before_the_reset_is_not_mixed_with_what_comes_after()
 
 
 def test_resets_while_one_drains_are_legal_truthful_and_drained_once_each(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     let_go = rig.hold(count=1)
     held = engine.begin_store(OLD, BLOCKS)
     rig.wait_held(1)
@@ -104,7 +111,7 @@ def test_resets_while_one_drains_are_legal_truthful_and_drained_once_each(rig: R
 
 
 def test_the_wait_budget_of_a_reset_ends_it_with_what_is_left(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     let_go = rig.hold(count=1)
     held = engine.begin_store(OLD, BLOCKS)
     rig.wait_held(1)
@@ -117,7 +124,7 @@ def test_the_wait_budget_of_a_reset_ends_it_with_what_is_left(rig: Rig) -> None:
 
 
 def test_a_reset_that_waits_returns_when_the_last_copy_has_ended(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     let_go = rig.hold(count=1)
     plan = engine.begin_store(OLD, BLOCKS)
     rig.wait_held(1)
@@ -135,7 +142,7 @@ def test_a_reset_that_waits_returns_when_the_last_copy_has_ended(rig: Rig) -> No
 
 
 def test_a_delayed_store_of_the_old_generation_is_refused(rig: Rig) -> None:
-    slow, other = Engine(rig.daemon, rig.directory), Engine(rig.daemon, rig.directory)
+    slow, other = Engine(rig.daemon, rig.place), Engine(rig.daemon, rig.place)
     rig.daemon.reset(other.session, 0)
     with pytest.raises(StaleGeneration) as refused:
         slow.begin_store(OLD, BLOCKS)
@@ -145,7 +152,7 @@ def test_a_delayed_store_of_the_old_generation_is_refused(rig: Rig) -> None:
 
 
 def test_all_spaces_are_reset_in_one_step(rig: Rig) -> None:
-    engines = [Engine(rig.daemon, rig.directory, identity(model=model)) for model in "ab"]
+    engines = [Engine(rig.daemon, rig.place, identity(model=model)) for model in "ab"]
     for engine in engines:
         engine.store(keys(1, 2), [0, 1])
     results = rig.daemon.reset_all(0)
@@ -168,7 +175,7 @@ def test_dropped_slots_are_taken_back_without_being_asked_for(
         left.append(sweep(ledger))
         return left[-1]
 
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     engine.store(OLD, BLOCKS)
     monkeypatch.setattr(Ledger, "sweep", watched)
     rig.daemon.reset(engine.session, 0)

@@ -5,25 +5,28 @@ import pytest
 from kvstow.server.core.types import Group, Layout, TransferId
 from support.daemons import Rig, running_daemon
 from support.engine import BLOCK_COUNT, Engine, identity, keys
+from support.machines import Machine
 
 TWO_RANKS = Layout("bfloat16", 16, 2, "LBHNC", (Group((512, 256, 512)), Group((1024,))))
 REPLICATED = Layout("bfloat16", 16, 3, "", (Group((704,), replicated=True), Group((128, 128))))
 
 
 def test_blocks_come_back_to_other_places_of_another_engine(rig: Rig) -> None:
-    writer = Engine(rig.daemon, rig.directory)
-    reader = Engine(rig.daemon, rig.directory)
+    writer = Engine(rig.daemon, rig.place)
+    reader = Engine(rig.daemon, rig.place)
     writer.store(keys(1, 2, 3, 4), [3, 9, 0, 15])
     assert reader.hits(keys(1, 2, 3, 4, 5)).hit_count == 4
     reader.load(keys(1, 2, 3, 4), [5, 4, 11, 2])
 
 
 @pytest.mark.parametrize("layout", [TWO_RANKS, REPLICATED], ids=["sharded", "replicated"])
-def test_every_rank_and_group_gets_its_own_bytes(layout: Layout) -> None:
+def test_every_rank_and_group_gets_its_own_bytes(layout: Layout, machine: Machine) -> None:
     space = identity(layout)
-    with running_daemon(blocks=24, layout=layout, extent_size=8192, pool_size=65536) as rig:
-        writer = Engine(rig.daemon, rig.directory, space)
-        reader = Engine(rig.daemon, rig.directory, space)
+    with running_daemon(
+        machine=machine, blocks=24, layout=layout, extent_size=8192, pool_size=65536
+    ) as rig:
+        writer = Engine(rig.daemon, rig.place, space)
+        reader = Engine(rig.daemon, rig.place, space)
         groups = {0: (keys(1, 2, 3), [7, 1, 4]), 1: (keys(1, 2), [2, 3])}
         for group, (block_keys, blocks) in groups.items():
             writer.fill(block_keys, blocks, group)
@@ -34,10 +37,14 @@ def test_every_rank_and_group_gets_its_own_bytes(layout: Layout) -> None:
         reader.load(keys(1, 2), [9, 8], group=1)
 
 
-def test_a_replicated_block_is_read_from_rank_0_and_takes_the_room_of_one_rank() -> None:
+def test_a_replicated_block_is_read_from_rank_0_and_takes_the_room_of_one_rank(
+    machine: Machine,
+) -> None:
     space = identity(REPLICATED)
-    with running_daemon(layout=REPLICATED, extent_size=8192, pool_size=65536) as rig:
-        writer = Engine(rig.daemon, rig.directory, space)
+    with running_daemon(
+        machine=machine, layout=REPLICATED, extent_size=8192, pool_size=65536
+    ) as rig:
+        writer = Engine(rig.daemon, rig.place, space)
         opened = rig.daemon.open_session(space, "another", None)
         assert opened.slot_bytes == (704, 768)
         writer.fill(keys(1), [0])
@@ -48,16 +55,18 @@ def test_a_replicated_block_is_read_from_rank_0_and_takes_the_room_of_one_rank()
         writer.load(keys(1), [1])
 
 
-def test_all_blocks_of_an_engine_move_in_one_transfer() -> None:
-    with running_daemon(blocks=BLOCK_COUNT, pool_size=1 << 20, extent_size=1 << 16) as rig:
-        engine = Engine(rig.daemon, rig.directory)
+def test_all_blocks_of_an_engine_move_in_one_transfer(machine: Machine) -> None:
+    with running_daemon(
+        machine=machine, blocks=BLOCK_COUNT, pool_size=1 << 20, extent_size=1 << 16
+    ) as rig:
+        engine = Engine(rig.daemon, rig.place)
         numbers = list(range(BLOCK_COUNT))
         engine.store(keys(*numbers), numbers)
         engine.load(keys(*numbers), numbers[::-1])
 
 
 def test_a_repeated_call_copies_nothing_and_is_answered_as_the_first_time(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     first = engine.begin_store(keys(1, 2), [0, 1])
     engine.ended(first.transfer)
     engine.last_transfer = TransferId(0)  # the next call repeats it
@@ -69,7 +78,7 @@ def test_a_repeated_call_copies_nothing_and_is_answered_as_the_first_time(rig: R
 
 
 def test_an_offer_of_nothing_new_begins_no_transfer(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     engine.store(keys(1, 2), [0, 1])
     plan = engine.begin_store(keys(1, 2), [2, 3])
     assert plan.statuses == "SS"

@@ -9,6 +9,7 @@ from kvstow.server.device.base import Copy
 from kvstow.server.device.faults import Fail, FaultRule
 from support.daemons import Rig, running_daemon
 from support.engine import ONE_RANK, Engine, identity, keys
+from support.machines import Machine
 from support.waiting import wait_for
 
 EIGHT = list(range(8))
@@ -20,7 +21,7 @@ def fail(rig: Rig, *blocks: int, rank: int | None = None) -> None:
 
 
 def test_a_store_publishes_nothing_of_a_block_that_failed(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     fail(rig, 3)
     plan = engine.begin_store(keys(*EIGHT), EIGHT)
     report = engine.ended(plan.transfer)
@@ -32,7 +33,7 @@ def test_a_store_publishes_nothing_of_a_block_that_failed(rig: Rig) -> None:
 
 
 def test_a_failed_load_names_block_and_rank_and_its_key_is_not_offered_again(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     engine.store(keys(*EIGHT), EIGHT)
     fail(rig, 3)
     plan = engine.begin_load(keys(*EIGHT), [8, 9, 10, 11, 12, 13, 14, 15])
@@ -46,10 +47,12 @@ def test_a_failed_load_names_block_and_rank_and_its_key_is_not_offered_again(rig
     engine.load(keys(*EIGHT), [8, 9, 10, 11, 12, 13, 14, 15])
 
 
-def test_failures_are_named_by_their_place_in_the_request() -> None:
+def test_failures_are_named_by_their_place_in_the_request(machine: Machine) -> None:
     """Rank 1 copies the second group alone, and of it only what is new."""
-    with running_daemon(layout=TWO_GROUPS, extent_size=4096, pool_size=32768) as rig:
-        engine = Engine(rig.daemon, rig.directory, identity(TWO_GROUPS))
+    with running_daemon(
+        machine=machine, layout=TWO_GROUPS, extent_size=4096, pool_size=32768
+    ) as rig:
+        engine = Engine(rig.daemon, rig.place, identity(TWO_GROUPS))
         engine.fill(keys(1, 2), [0, 1], group=1)
         plan = engine.begin_store_groups({1: (keys(1), [0])})
         engine.ended(plan.transfer)
@@ -69,7 +72,7 @@ def test_a_copy_that_cannot_be_submitted_settles_its_transfer_as_failed(
         raise MemoryError(f"no memory for {copy.session}")
 
     with running_daemon(bugs=1) as rig:
-        engine = Engine(rig.daemon, rig.directory)
+        engine = Engine(rig.daemon, rig.place)
         with monkeypatch.context() as patch:
             patch.setattr(rig.faults, "submit", refuse)
             plan = engine.begin_store(keys(1, 2), [0, 1])
@@ -82,7 +85,7 @@ def test_a_copy_that_cannot_be_submitted_settles_its_transfer_as_failed(
 
 
 def test_a_cancelled_store_publishes_nothing_and_ends_when_its_copy_has(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     let_go = rig.hold(count=1)
     held = engine.begin_store(keys(1, 2), [0, 1])
     rig.wait_held(1)
@@ -96,7 +99,7 @@ def test_a_cancelled_store_publishes_nothing_and_ends_when_its_copy_has(rig: Rig
 
 
 def test_a_transfer_past_its_deadline_is_reported_once_and_keeps_its_slots(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     engine.store(keys(1, 2), [0, 1])
     let_go = rig.hold(count=1)
     engine.fill(keys(3, 4), [2, 3])
@@ -125,7 +128,7 @@ def test_a_transfer_past_its_deadline_is_reported_once_and_keeps_its_slots(rig: 
 
 
 def test_a_key_being_stored_is_pending_until_its_writer_dies(rig: Rig) -> None:
-    writer, other = Engine(rig.daemon, rig.directory), Engine(rig.daemon, rig.directory)
+    writer, other = Engine(rig.daemon, rig.place), Engine(rig.daemon, rig.place)
     let_go = rig.hold(count=1)
     held = writer.begin_store(keys(1, 2), [0, 1])
     rig.wait_held(1)
@@ -151,13 +154,13 @@ def test_a_key_being_stored_is_pending_until_its_writer_dies(rig: Rig) -> None:
 
 
 def test_a_new_engine_of_the_same_name_gets_none_of_the_old_ones_reports(rig: Rig) -> None:
-    old = Engine(rig.daemon, rig.directory, name="worker-0")
+    old = Engine(rig.daemon, rig.place, name="worker-0")
     let_go = rig.hold(count=1)
     held = old.begin_store(keys(1, 2), [0, 1])
     rig.wait_held(1)
     old.close()
 
-    new = Engine(rig.daemon, rig.directory, name="worker-0")
+    new = Engine(rig.daemon, rig.place, name="worker-0")
     own = new.begin_store(keys(3), [0])
     assert own.transfer == held.transfer  # ids are the session's own
     assert new.ended(own.transfer).state is TransferState.DONE
@@ -170,7 +173,7 @@ def test_a_new_engine_of_the_same_name_gets_none_of_the_old_ones_reports(rig: Ri
 
 def test_transfers_of_an_engine_that_left_are_not_copied_if_they_were_queued() -> None:
     with running_daemon(copy_threads=1) as rig:
-        engine = Engine(rig.daemon, rig.directory)
+        engine = Engine(rig.daemon, rig.place)
         blocker = rig.hold(count=1)
         engine.begin_store(keys(1), [0])
         rig.wait_held(1)
@@ -182,12 +185,12 @@ def test_transfers_of_an_engine_that_left_are_not_copied_if_they_were_queued() -
         assert {state for _, state in ended} == {TransferState.ABANDONED}
 
 
-def test_the_pool_is_shared_by_all_block_sizes_that_fit() -> None:
+def test_the_pool_is_shared_by_all_block_sizes_that_fit(machine: Machine) -> None:
     large = Layout("float32", 16, 1, "", (Group((2048,)),))
-    with running_daemon(pool_size=8192, extent_size=2048) as rig:
-        small_engine = Engine(rig.daemon, rig.directory, identity(ONE_RANK, "small"))
+    with running_daemon(machine=machine, pool_size=8192, extent_size=2048) as rig:
+        small_engine = Engine(rig.daemon, rig.place, identity(ONE_RANK, "small"))
         small_engine.store(keys(*EIGHT), EIGHT)
-        large_engine = Engine(rig.daemon, rig.directory, identity(large, "large"))
+        large_engine = Engine(rig.daemon, rig.place, identity(large, "large"))
         large_engine.store(keys(1, 2), [0, 1])
         large_engine.load(keys(1, 2), [2, 3])
         assert small_engine.hits(keys(*EIGHT)).hit_count < 8

@@ -50,7 +50,7 @@ def store_one_by_one(engine: Engine, count: int) -> None:
 
 
 def test_a_reader_that_waits_is_woken_by_an_event_without_other_traffic(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     reader = Reader(rig.daemon.watch(engine.session, 0))
     engine.begin_store(keys(1), [0])
     wait_for(lambda: reader.numbers, "the report")
@@ -62,7 +62,7 @@ def test_a_reader_that_waits_is_woken_by_an_event_without_other_traffic(rig: Rig
 
 
 def test_events_are_numbered_without_gaps_and_come_in_batches(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     store_one_by_one(engine, 50)  # three events each: report, reset, drained
     stream = rig.daemon.watch(engine.session, 0)
     sizes = []
@@ -75,7 +75,7 @@ def test_events_are_numbered_without_gaps_and_come_in_batches(rig: Rig) -> None:
 
 
 def test_a_new_stream_resumes_behind_what_was_seen(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     store_one_by_one(engine, 2)
     lost = rig.daemon.watch(engine.session, 0)
     assert [number for number, _ in lost.next(0) or ()] == [1, 2, 3, 4, 5, 6]
@@ -88,7 +88,7 @@ def test_a_new_stream_resumes_behind_what_was_seen(rig: Rig) -> None:
 
 
 def test_an_event_that_was_never_sent_cannot_be_acknowledged(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     with pytest.raises(InvalidRequest):
         rig.daemon.watch(engine.session, 7)
     rig.daemon.check()
@@ -96,7 +96,7 @@ def test_an_event_that_was_never_sent_cannot_be_acknowledged(rig: Rig) -> None:
 
 
 def test_a_newer_stream_replaces_an_older_one_that_waits(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     older = Reader(rig.daemon.watch(engine.session, 0))
     newer = Reader(rig.daemon.watch(engine.session, 0))
     assert older.join() is StreamEnd.REPLACED
@@ -110,7 +110,7 @@ def test_a_newer_stream_replaces_an_older_one_that_waits(rig: Rig) -> None:
 
 
 def test_a_session_without_a_stream_ends_after_its_grace_time(rig: Rig) -> None:
-    engine = Engine(rig.daemon, rig.directory)
+    engine = Engine(rig.daemon, rig.place)
     assert engine.stream.next(0) == []
     engine.stream.close()
     assert engine.stream.next(0) is None
@@ -125,7 +125,7 @@ def test_a_session_without_a_stream_ends_after_its_grace_time(rig: Rig) -> None:
 
 def test_a_reader_that_never_acknowledges_loses_its_session_and_its_stream() -> None:
     with running_daemon(max_events=4) as rig:
-        engine = Engine(rig.daemon, rig.directory)
+        engine = Engine(rig.daemon, rig.place)
         reader = Reader(rig.daemon.watch(engine.session, 0))
         for _ in range(1000):
             rig.daemon.reset_space(engine.space, 0)

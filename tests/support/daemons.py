@@ -1,4 +1,4 @@
-"""A daemon in this process, with the host device and a wrapper around it that holds, fails and delays copies."""
+"""A daemon in this process, with a wrapper around its devices that holds, fails and delays copies."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,12 +10,12 @@ from kvstow.server.core.types import Layout, TransferId
 from kvstow.server.daemon import Daemon
 from kvstow.server.daemon.devices import Hardware
 from kvstow.server.device.faults import FaultRule, FaultyDevice, Hold
-from kvstow.server.device.host import HostDevice
 from kvstow.server.device.kernel import CopyKernel
 from kvstow.server.device.pool import HostPool
 
 from .clock import ManualClock
 from .engine import ONE_RANK
+from .machines import HostMachine, Machine, Place
 from .memory import shared_directory
 from .waiting import wait_for
 
@@ -29,12 +29,19 @@ class Rig:
         faults: the device it copies with.
         clock: its clock.
         directory: on tmpfs, for engine memory.
+        machine: what it runs on.
     """
 
     daemon: Daemon
     faults: FaultyDevice
     clock: ManualClock
     directory: Path
+    machine: Machine
+
+    @property
+    def place(self) -> Place:
+        """Where an engine that comes now has its memory."""
+        return self.machine.place(self.directory)
 
     def hold(self, **match: object) -> Callable[[], None]:
         """Hold the copies that match from now on; returns what lets them go and ends the rule."""
@@ -62,6 +69,7 @@ def running_daemon(
     bugs: int = 0,
     clock: Callable[[], float] | None = None,
     kernel: CopyKernel | None = None,
+    machine: Machine | None = None,
     **settings: object,
 ) -> Iterator[Rig]:
     """A daemon that is ready, and whose books are verified at the end.
@@ -72,7 +80,8 @@ def running_daemon(
         ready: whether it takes work already.
         bugs: errors of the daemon's own that the test provokes.
         clock: the daemon's clock, instead of one that stands still.
-        kernel: what moves bytes, instead of the best that is installed.
+        kernel: what moves bytes between files and the pool, instead of the best that is installed.
+        machine: what it runs on, instead of one without GPUs.
         settings: of `Config`, instead of the defaults.
     """
     slot_bytes = layout.groups[0].slot_bytes(layout.world_size)
@@ -80,18 +89,21 @@ def running_daemon(
     config = Config(**{**sizes, "copy_threads": 2, **settings})  # type: ignore[arg-type]
     manual = ManualClock()
     pool = HostPool(config.pool_size)
-    faults = FaultyDevice(HostDevice(pool, config.copy_threads, config.piece_size, kernel))
+    machine = machine or HostMachine()
+    faults = FaultyDevice(machine.device(pool, config, kernel))
     daemon = Daemon(config, faults, hardware=Hardware(copy_kernel="test"), clock=clock or manual)
     manual.on_advance = daemon.look_again
+    machine.watch(daemon)
     daemon.start()
     if ready:
         daemon.set_ready()
     try:
         with shared_directory() as directory:
-            yield Rig(daemon, faults, manual, directory)
+            yield Rig(daemon, faults, manual, directory, machine)
         daemon.check()
     finally:
         daemon.close()
         pool.close()
+    machine.check()
     daemon.check()
     assert daemon.health.bug_count == bugs

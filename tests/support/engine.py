@@ -1,7 +1,6 @@
 """A stand-in for an inference engine, in the daemon's own process: real memory, real blocks, no model."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from kvstow.server.core.events import Event, TransferEnded
 from kvstow.server.core.requests import Process
@@ -22,7 +21,8 @@ from kvstow.server.core.types import (
 )
 from kvstow.server.daemon import Daemon
 
-from .memory import KEY_BYTES, RankFile, content, key
+from .machines import Place
+from .memory import FENCES, KEY_BYTES, content, key
 from .waiting import wait_for
 
 ONE_RANK = Layout("float32", 16, 1, "", (Group((512, 512)),))
@@ -42,7 +42,7 @@ class Engine:
 
     Args:
         daemon: where the session is opened.
-        directory: on tmpfs, for the memory.
+        place: where its memory is.
         space: what the engine serves.
         name: for people.
         process: whose death ends the session.
@@ -55,7 +55,7 @@ class Engine:
     def __init__(
         self,
         daemon: Daemon,
-        directory: Path,
+        place: Place,
         space: Identity | None = None,
         *,
         name: str = "engine",
@@ -67,7 +67,7 @@ class Engine:
         opened = daemon.open_session(space or identity(), name, process)
         self.session, self.space, self.generation = opened.session, opened.space, opened.generation
         ranks = range(self.layout.world_size)
-        self.ranks = [RankFile(directory, self.layout, BLOCK_COUNT) for _ in ranks]
+        self.ranks = [place.rank(self.layout, BLOCK_COUNT) for _ in ranks]
         self.stream = daemon.watch(self.session, 0)
         self.last_transfer = TransferId(0)
         self._events: list[Event] = []
@@ -100,7 +100,12 @@ class Engine:
     ) -> TransferPlan:
         """Offer blocks of several groups as they are."""
         plan = self.daemon.store(
-            self.session, self.generation, self._next(), _blocks(groups), deadline_s
+            self.session,
+            self.generation,
+            self._next(),
+            _blocks(groups),
+            deadline_s,
+            self._fence(),
         )
         self.daemon.check()
         return plan
@@ -124,6 +129,7 @@ class Engine:
             _blocks({group: (keys, blocks)}),
             lease,
             _DEADLINE_S,
+            self._fence(),
         )
         self.daemon.check()
         return plan
@@ -194,6 +200,15 @@ class Engine:
     def _next(self) -> TransferId:
         self.last_transfer = TransferId(self.last_transfer + 1)
         return self.last_transfer
+
+    def _fence(self) -> int | None:
+        """Record the next fence on every rank behind all that was written; None if there are none."""
+        if not self.ranks[0].memory.fences:
+            return None
+        fence = int(self.last_transfer) % FENCES
+        for rank in self.ranks:
+            rank.record(fence)
+        return fence
 
     def _each(
         self, keys: Sequence[bytes], blocks: Sequence[int], group: int, *, check: bool

@@ -14,6 +14,7 @@ from kvstow.server.core.types import SessionId
 from kvstow.server.device.base import Device
 
 from .attachments import Attachments
+from .closing import Closing
 from .devices import Devices, Hardware
 from .flights import Flights
 from .guard import Guard
@@ -39,15 +40,19 @@ class Parts:
     flights: Flights
     timer: Timer
     upkeep: Upkeep
+    closer: Timer
+    closing: Closing
 
     def start(self) -> None:
         """Start the threads."""
         self.timer.start(self.upkeep.work)
+        self.closer.start(self.closing.work)
         self.sessions.processes.start()
 
     def stop(self) -> None:
         """Stop the threads; returns when they have ended."""
         self.timer.stop()
+        self.closer.stop()
         self.sessions.processes.stop()
 
 
@@ -70,17 +75,27 @@ def assemble(
         process_died: called with a session one of whose processes has died.
     """
     health = Health()
-    sessions = Sessions(Attachments(device), Processes(process_died))
-    timer = Timer(clock)
+    timer, closer = Timer(clock, "timer"), Timer(clock, "closer")
+    attachments = Attachments(device, closer.wake)
+    sessions = Sessions(attachments, Processes(process_died))
     guard = Guard(
         _ledger(config),
         wake_readers=sessions.wake_readers,
         wake_timer=timer.wake,
         report_bug=health.report,
     )
-    flights = Flights(guard, device, config.extent_bytes, clock, health, meters, timer.wake)
-    upkeep = Upkeep(guard, sessions, flights, health, clock)
-    return Parts(health, guard, Devices(device, hardware), sessions, flights, timer, upkeep)
+    flights = Flights(guard, device, config.extent_bytes, clock, health, meters, closer.wake)
+    return Parts(
+        health,
+        guard,
+        Devices(device, hardware),
+        sessions,
+        flights,
+        timer,
+        Upkeep(guard, sessions, flights, clock),
+        closer,
+        Closing(guard, attachments, health, clock),
+    )
 
 
 def limits(config: Config) -> requests.Limits:

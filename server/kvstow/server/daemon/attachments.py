@@ -5,17 +5,25 @@ attachment is closed after its last copy and only then, also when its rank has d
 
     open ---------> attached -------> detached -------> closable --------> closed
            attach            detach,           its last           by the
-                             end of session    copy has ended     timer thread
+                             end of session    copy has ended     closer thread
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from kvstow.server.core.errors import BooksError, FenceOutOfRange, RegionInvalid
 from kvstow.server.core.requests import GroupMemory
 from kvstow.server.core.types import SessionId
-from kvstow.server.device.base import Device, Fence, Origin, Region
+from kvstow.server.device.base import (
+    Device,
+    DeviceBusyError,
+    DeviceError,
+    Fence,
+    Origin,
+    Region,
+)
 from kvstow.server.device.handles import RankHandles
 
 from .opening import opened_memory
@@ -52,6 +60,7 @@ class Attachment:
         memory: what is mapped.
         copy_count: copies in the air that touch it.
         detached: no new copy will.
+        still_open: closes what of it is; for the closer thread alone.
     """
 
     session: SessionId
@@ -59,6 +68,7 @@ class Attachment:
     memory: MappedMemory
     copy_count: int = 0
     detached: bool = False
+    still_open: list[Callable[[], None]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -67,9 +77,11 @@ class Attachments:
 
     Args:
         device: opens and closes the memory.
+        wake_closer: called under the lock when memory may now be closed; it only sets an event.
     """
 
     device: Device
+    wake_closer: Callable[[], None]
     _attached: dict[SessionId, dict[int, Attachment]] = field(default_factory=dict)
     _detached: set[Attachment] = field(default_factory=set)
 
@@ -139,7 +151,13 @@ class Attachments:
         if not ranks:
             del self._attached[session]
         attachment.detached = True
+        memory = attachment.memory
+        attachment.still_open = [
+            *(partial(self.device.close_fence, fence) for fence in memory.fences),
+            *(partial(self.device.close_region, region) for region in memory.regions),
+        ]
         self._detached.add(attachment)
+        self.wake_closer()
         return True
 
     def detach_all(self, session: SessionId) -> None:
@@ -156,16 +174,23 @@ class Attachments:
         return [found for found in self._detached if not found.copy_count]
 
     def close(self, attachment: Attachment) -> None:
-        """Close detached memory and its fences. Without the lock, by the timer thread alone.
+        """Close detached memory and its fences. Without the lock, by the closer thread alone.
 
         Raises:
+            DeviceBusyError: not all could be closed yet; to be called again.
             DeviceError: something was not open, or cannot be closed; the rest is closed all the same.
         """
-        with ExitStack() as closing:
-            for region in attachment.memory.regions:
-                closing.callback(self.device.close_region, region)
-            for fence in attachment.memory.fences:
-                closing.callback(self.device.close_fence, fence)
+        failed: DeviceError | None = None
+        while attachment.still_open:
+            try:
+                attachment.still_open[-1]()
+            except DeviceBusyError:
+                raise
+            except DeviceError as error:
+                failed = error
+            attachment.still_open.pop()
+        if failed is not None:
+            raise failed
 
     def forget(self, attachment: Attachment) -> None:
         """Detached memory was closed."""

@@ -240,7 +240,6 @@ class Life:
                 ledger.detach(session, rank)
                 self._sessions.processes.forget_rank(session, rank)
                 ledger.cancel(session, self._flights.of(session), now=self._clock())
-        self._parts.timer.wake()
         return self._guard.wait_until(lambda _: attachments.is_closed(session, rank), wait_s)
 
     def watch(self, session: SessionId, after: int) -> Watcher:

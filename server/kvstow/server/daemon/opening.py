@@ -3,8 +3,9 @@
 The memory of a rank is of one device, and so are its fences: one copy then is one device's.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TypeVar
 
 from kvstow.server.core.errors import (
     CudaOff,
@@ -27,6 +28,8 @@ from kvstow.server.device.base import (
 )
 from kvstow.server.device.handles import RankHandles
 
+ItemT = TypeVar("ItemT")
+
 
 @contextmanager
 def opened_memory(
@@ -46,13 +49,19 @@ def opened_memory(
         for number, handle in enumerate(memory.handles):
             with _refusing(RegionInvalid, "region", number):
                 regions.append(device.open_region(handle, session))
-            undo.callback(device.close_region, regions[-1])
+            undo.callback(_close, device.close_region, regions[-1])
         for number, event in enumerate(memory.fences):
             with _refusing(FenceInvalid, "fence", number):
                 fences.append(device.open_fence(event, session))
-            undo.callback(device.close_fence, fences[-1])
+            undo.callback(_close, device.close_fence, fences[-1])
         yield regions, fences
         undo.pop_all()
+
+
+def _close(close: Callable[[ItemT], None], item: ItemT) -> None:
+    """Close again what was opened for nothing; a device that is slow to do so does it all the same."""
+    with suppress(DeviceBusyError):
+        close(item)
 
 
 def _check(memory: RankHandles) -> None:

@@ -1,4 +1,4 @@
-"""The thread that acts because time has passed.
+"""Threads that act because time has passed, or because something was left to them.
 
 Decided here: when it sleeps and when it looks again. What it does is the upkeep's business.
 """
@@ -14,10 +14,12 @@ class Timer:
 
     Args:
         clock: the daemon's clock.
+        name: of the thread.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], name: str) -> None:
         self._clock = clock
+        self._name = name
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -28,7 +30,9 @@ class Timer:
         Args:
             work: does what is due and says when it wants to be called next, in seconds of the clock.
         """
-        self._thread = threading.Thread(target=self._run, args=(work,), name="timer", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(work,), name=self._name, daemon=True
+        )
         self._thread.start()
 
     def wake(self) -> None:

@@ -1,6 +1,6 @@
-"""What is done without being asked: what falls due, memory that may be closed, slots that a reset has dropped.
+"""What is done without being asked: what falls due, and taking back the slots that a reset has dropped.
 
-All of it happens on one thread, in small steps; the lock is free between them.
+All of it happens on one thread, in small steps; the lock is free between them. Nothing here waits for a device.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,9 @@ import structlog
 from kvstow.server.core.errors import BooksError
 from kvstow.server.core.expiry import Expired
 from kvstow.server.core.requests import StreamEnd
-from kvstow.server.device.base import DeviceError
 
 from .flights import Flights
 from .guard import NEVER, Guard
-from .health import Health
 from .sessions import Sessions
 
 STEP_PAUSE_S = 0.001
@@ -33,21 +31,18 @@ class Upkeep:
         guard: the lock and the books.
         sessions: what is kept of sessions.
         flights: transfers in the air.
-        health: told of our own mistakes.
         clock: the daemon's clock.
     """
 
     guard: Guard
     sessions: Sessions
     flights: Flights
-    health: Health
     clock: Callable[[], float]
 
     def work(self) -> float:
         """Do what is due; returns when to come again."""
         try:
             self._expire()
-            self._close_memory()
             return self._sweep()
         except BooksError:  # the guard has reported it; what else falls due is still to be done
             return self.clock() + _RETRY_S
@@ -59,18 +54,6 @@ class Upkeep:
             for session in expired.sessions:
                 self.sessions.leave(session, StreamEnd.LOST)
         _log_expired(expired)
-
-    def _close_memory(self) -> None:
-        with self.guard:
-            closable = self.sessions.attachments.closable()
-        for attachment in closable:
-            try:
-                self.sessions.attachments.close(attachment)
-            except DeviceError as error:
-                self.health.report("closing of engine memory", error)
-            with self.guard:
-                self.sessions.attachments.forget(attachment)
-                self.guard.progress()
 
     def _sweep(self) -> float:
         """One step; then arm the timer."""
