@@ -4,6 +4,7 @@ from .parts import Chart, Dashboard, Query, Row, Unit
 from .promql import largest, rate, series, total
 
 _JOB = 'job="kvstow"'
+_READY = 'state="ready"'
 
 DASHBOARD = Dashboard(
     "memory",
@@ -78,6 +79,20 @@ DASHBOARD = Dashboard(
                     Unit.PER_SECOND,
                     "Blocks that made room for others. None: the pool is large enough for everything there is.",
                     (Query(total(rate("kvstow_evicted_blocks_total")), "evicted"),),
+                ),
+                Chart(
+                    "How long blocks stay",
+                    Unit.SECONDS,
+                    "Mean time from the store of a block until it makes room for others: blocks in the cache over blocks "
+                    "evicted per second. If engines ask again after longer than this, more memory means more hits; "
+                    "`kvstow replay` says how much. Nothing is drawn while nothing is evicted.",
+                    (
+                        Query(
+                            f"{total(series('kvstow_blocks', _READY))} / "
+                            f"({total(rate('kvstow_evicted_blocks_total'))} > 0)",
+                            "mean stay",
+                        ),
+                    ),
                 ),
             ),
         ),

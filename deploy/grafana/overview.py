@@ -4,6 +4,7 @@ from .parts import Chart, Dashboard, Figure, Listing, Query, Row, Unit
 from .promql import quantile, rate, rise, series, total
 
 _HITS = 'result="hit"'
+_READY = 'state="ready"'
 _LOADS = 'direction="load"'
 
 DASHBOARD = Dashboard(
@@ -118,6 +119,19 @@ DASHBOARD = Dashboard(
                         Query(
                             total(rate("kvstow_offered_blocks_total", 'status="no_space"')),
                             "no space",
+                        ),
+                    ),
+                ),
+                Chart(
+                    "How long blocks stay",
+                    Unit.SECONDS,
+                    "Mean time from the store of a block until it makes room for others. If engines ask again after longer "
+                    "than this, a larger pool means more hits. Nothing is drawn while nothing is evicted.",
+                    (
+                        Query(
+                            f"{total(series('kvstow_blocks', _READY))} / "
+                            f"({total(rate('kvstow_evicted_blocks_total'))} > 0)",
+                            "mean stay",
                         ),
                     ),
                 ),

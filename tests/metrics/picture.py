@@ -29,7 +29,7 @@ UNITS: dict[str, Callable[[float], str]] = {
     "bytes": lambda value: f"{value / (1 << 20):.3g} MiB",
     "Bps": lambda value: f"{value / 1e6:.4g} MB/s",
     "ops": lambda value: f"{value:.4g} /s",
-    "s": lambda value: f"{value * 1e3:.3g} ms",
+    "s": lambda value: f"{value:.3g} s" if value >= 1 else f"{value * 1e3:.3g} ms",
 }
 SHOWN = ("work", "pressure", "hang", "recovery", "no room", "calm")
 """Scenes that have their name in the picture; those that pass at once belong to the next of these."""
