@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from core.engines import SLOT_BYTES, identity, key, make_ledger
-from kvstow.server.core.books import Books
+from kvstow.server.core.books import Books, Limits
 from kvstow.server.core.errors import KeyNotReady
 from kvstow.server.core.events import LeaseExpired, ResetDrained, SpaceReset, TransferEnded
 from kvstow.server.core.ledger import Ledger
@@ -46,13 +46,15 @@ class Flight:
     """A transfer that has begun and not ended.
 
     Attributes:
-        blocks: key and slot, by position.
+        blocks: key and slot of each block that is copied.
+        positions: where these stand in the request.
         expected: for a load, what it must find in each slot until its copy has ended.
     """
 
     kind: TransferKind
     generation: int
     blocks: Sequence[tuple[bytes, int]]
+    positions: Sequence[int]
     expected: dict[int, Content | None] = field(default_factory=dict)
     running: bool = False
     abandoned: bool = False
@@ -60,6 +62,9 @@ class Flight:
 
 class SmallWorld:
     """The ledger, its engines, and the bytes.
+
+    Args:
+        limits: of the ledger.
 
     Attributes:
         engines: session of each engine, None while its process is dead.
@@ -69,8 +74,8 @@ class SmallWorld:
         draining: generations whose reset has not drained.
     """
 
-    def __init__(self) -> None:
-        self.ledger: Ledger = make_ledger(2)
+    def __init__(self, limits: Limits) -> None:
+        self.ledger: Ledger = make_ledger(2, limits=limits)
         self.now = 0.0
         self.engines: list[SessionId | None] = [None, None]
         self.read: dict[SessionId, int] = {}
@@ -145,7 +150,10 @@ class SmallWorld:
         if plan.copies:
             blocks = _blocks(plan, keys)
             assert owned.isdisjoint(slot for _, slot in blocks)
-            self.flights[owner] = Flight(TransferKind.STORE, self.space.generation, blocks)
+            positions = plan.copies[0].positions
+            self.flights[owner] = Flight(
+                TransferKind.STORE, self.space.generation, blocks, positions
+            )
 
     def load(self, engine: int, keys: Sequence[int]) -> None:
         """Ask for blocks; what is given is what was stored under these keys in this generation."""
@@ -161,7 +169,8 @@ class SmallWorld:
         blocks = _blocks(plan, keys)
         expected = {slot: self.content[slot] for _, slot in blocks}
         assert expected == {slot: (generation, block_key) for block_key, slot in blocks}
-        self.flights[owner] = Flight(TransferKind.LOAD, generation, blocks, expected)
+        positions = plan.copies[0].positions
+        self.flights[owner] = Flight(TransferKind.LOAD, generation, blocks, positions, expected)
 
     def start(self, owner: Owner) -> None:
         """A copy begins; a store spoils what was in its slots."""
@@ -172,13 +181,13 @@ class SmallWorld:
             self.content.update((slot, None) for _, slot in flight.blocks)
 
     def finish(self, owner: Owner, failed: Sequence[int]) -> None:
-        """A copy ends: a load has read what it was promised, a store has brought its bytes."""
+        """A copy ends, some of its blocks failed: a load has read what it was promised, a store has brought its bytes."""
         flight = self.flights[owner]
-        failures = [BlockFailure(position, 0, "broken") for position in failed]
+        failures = [BlockFailure(flight.positions[at], 0, "broken") for at in failed]
         outcome = TransferState.FAILED if failed else TransferState.DONE
         if flight.kind is TransferKind.STORE:
-            for position, (block_key, slot) in enumerate(flight.blocks):
-                good = position not in failed
+            for at, (block_key, slot) in enumerate(flight.blocks):
+                good = at not in failed
                 self.content[slot] = (flight.generation, block_key) if good else None
         state = self.ledger.finish(*owner, failures, now=self.now)
         assert state is (TransferState.ABANDONED if flight.abandoned else outcome)
@@ -211,8 +220,14 @@ class SmallWorld:
         assert self.ledger.expire(now=self.now).leases == (oldest.id,)
 
     def sweep(self) -> None:
-        """The daemon has nothing else to do."""
+        """The daemon has nothing else to do. Nobody can tell: what is free or evictable can only become more."""
+        room = self._room()
         assert self.ledger.sweep()
+        assert self._room() >= room
+
+    def _room(self) -> int:
+        (table,) = self.ledger.snapshot(now=self.now).tables
+        return table.free + table.evictable
 
     def _read_reports(self) -> None:
         """Every engine reads its stream: each transfer ends once, each reset drains once and at the right time."""

@@ -9,9 +9,10 @@ from core.engines import SLOT_BYTES, Engine, identity, key, make_ledger
 from kvstow.server.core.books import Books
 from kvstow.server.core.check import check
 from kvstow.server.core.errors import BooksError
+from kvstow.server.core.extents import Extent
 from kvstow.server.core.index import BlockIndex
 from kvstow.server.core.policy import Lru
-from kvstow.server.core.slots import Extent, SlotTable
+from kvstow.server.core.slots import SlotTable
 from kvstow.server.core.spaces import Space
 from kvstow.server.core.transfers import Transfer
 from kvstow.server.core.types import TransferKind
@@ -57,7 +58,7 @@ def table(books: Books) -> SlotTable:
 
 def retired(books: Books) -> BlockIndex:
     """What the second model dropped."""
-    (index,) = books.pool.tables[LARGE].retired
+    (index,) = books.pool.tables[LARGE].backlog
     return index
 
 
@@ -191,22 +192,25 @@ def show_an_old_generation(books: Books) -> None:
 
 
 def forget_a_retired_index(books: Books) -> None:
-    """Its slot is then counted as evictable, which it is not."""
-    books.pool.tables[LARGE].retired.clear()
+    books.pool.tables[LARGE].backlog.clear()
 
 
 def hand_back_the_living(books: Books) -> None:
     retired(books).retired = False
 
 
-def hold_what_was_dropped(books: Books) -> None:
-    """As a lease would that a reset has forgotten."""
-    large = books.pool.tables[LARGE]
-    dropped = [slot for _, slot in retired(books).ready_items()]
-    large.hold(dropped, now=1.0)
-    (lease_id,) = books.leases
-    held = [*books.leases[lease_id].held, (large, dropped)]
-    books.leases[lease_id] = replace(books.leases[lease_id], held=held)
+def count_a_held_key(books: Books) -> None:
+    index(books).held_count += 1
+
+
+def forget_a_loose_hold(books: Books) -> None:
+    (lease,) = books.leases
+    books.void_lease(lease, 1.0)
+    table(books).backlog.clear()
+
+
+def hand_back_what_is_gone(books: Books) -> None:
+    table(books).backlog[BlockIndex(99, 1)] = []
 
 
 def count_a_ready_key(books: Books) -> None:
@@ -215,8 +219,8 @@ def count_a_ready_key(books: Books) -> None:
 
 def lose_a_slot(books: Books) -> None:
     """The index has a second key in a slot that knows only the first."""
-    index(books).begin(key(9), slot_of(books, 3))
-    index(books).publish(key(9))
+    index(books).begin([key(9)], [slot_of(books, 3)])
+    index(books).publish([key(9)])
 
 
 def write_what_is_ready(books: Books) -> None:
@@ -224,7 +228,7 @@ def write_what_is_ready(books: Books) -> None:
 
 
 def write_without_a_transfer(books: Books) -> None:
-    index(books).begin(key(9), slot_of(books, 3))
+    index(books).begin([key(9)], [slot_of(books, 3)])
 
 
 def forget_a_lease(books: Books) -> None:
@@ -273,8 +277,10 @@ MISTAKES: dict[Callable[[Books], None], str] = {
     forget_to_report_a_reset: "was not reported",
     show_an_old_generation: "shows a retired index",
     forget_a_retired_index: "no space shows",
-    hand_back_the_living: "while its generation lives",
-    hold_what_was_dropped: "is still held",
+    hand_back_the_living: "no generation shows",
+    count_a_held_key: "READY keys are held, not 3",
+    forget_a_loose_hold: "holds are not 0",
+    hand_back_what_is_gone: "no generation shows",
     count_a_ready_key: "READY keys, not",
     lose_a_slot: "lost slot",
     write_what_is_ready: "is READY and WRITING",

@@ -16,7 +16,9 @@ import pytest
 
 from core.engines import key
 from core.small_world import KEYS, Flight, Owner, SmallWorld
+from kvstow.server.core.books import Limits
 from kvstow.server.core.lookups import LookupOptions
+from kvstow.server.core.slots import SlotTable
 from kvstow.server.core.types import GroupKeys, KeyState, SessionId, TransferKind
 
 PREFIXES = ((1,), (2,), (1, 2))
@@ -38,18 +40,29 @@ Path = tuple[Action, ...]
 
 @dataclass(frozen=True)
 class Bounds:
-    """What keeps the number of states finite: transfers and resets under way at once."""
+    """What keeps the number of states finite.
+
+    Args:
+        flights, draining: transfers and resets under way at once.
+        backlog: batches of loose holds, and indexes that have something left to do; when there are more of either, the
+            next thing that happens is a sweep.
+    """
 
     flights: int
     draining: int
+    backlog: int
 
     def actions(self, world: SmallWorld) -> Iterator[Action]:
         """Everything that can happen now."""
+        backlog = world.table.backlog
+        if max(len(backlog), sum(map(len, backlog.values()))) > self.backlog:
+            yield Action(SmallWorld.sweep)
+            return
         if len(world.draining) < self.draining:
             yield Action(SmallWorld.reset)
         if world.books.leases:
             yield Action(SmallWorld.expire)
-        if world.table.retired:
+        if world.table.backlog:
             yield Action(SmallWorld.sweep)
         for engine, session in enumerate(world.engines):
             if session is None:
@@ -97,7 +110,7 @@ def verify(world: SmallWorld) -> None:
     assert sorted(index.writing_items()) == sorted(writing)
     for flight in world.flights.values():
         assert all(world.content[slot] == expected for slot, expected in flight.expected.items())
-    if not any(world.engines) and not world.flights:
+    if not any(world.engines) and not world.flights and not world.table.backlog:
         verify_empty(world)
 
 
@@ -148,7 +161,6 @@ def _describe(
     sessions = [world.engines[engine] for engine in engines]
     named = {session: at for at, session in enumerate(sessions) if session is not None}
     leases = sorted(books.leases.values(), key=lambda lease: lease.expires_at)
-    retired = [slot for found in table.retired for _, slot in found.ready_items()]
     flights = [
         (
             named.get(session, len(engines)),
@@ -164,14 +176,28 @@ def _describe(
         table.slot_count,
         tuple(session is not None for session in sessions),
         tuple(
-            (named[lease.session], tuple(slots[slot] for _, held in lease.held for slot in held))
+            (
+                named[lease.session],
+                tuple(slots[slot] for held in lease.held for slot in held.slots),
+            )
             for lease in leases
         ),
         tuple(slots[slot] for slot in table.policy.order()),
         tuple(sorted((block_key, slots[slot]) for block_key, slot in index.ready_items())),
-        tuple(sorted(slots[slot] for slot in retired)),
+        _describe_backlog(table, slots),
         tuple(sorted(flights)),
         tuple(generation - due for due in world.draining),
+    )
+
+
+def _describe_backlog(table: SlotTable, slots: Sequence[int]) -> tuple[object, ...]:
+    return tuple(
+        (
+            index.retired,
+            tuple(sorted(slots[slot] for _, slot in index.ready_items() if index.retired)),
+            tuple(tuple(slots[slot] for slot in loose) for loose, _ in batches),
+        )
+        for index, batches in table.backlog.items()
     )
 
 
@@ -187,13 +213,17 @@ def step(path: Path, frozen: bytes) -> SmallWorld:
     return world
 
 
-def explore(bounds: Bounds) -> tuple[int, Counter[str]]:
+def explore(bounds: Bounds, limits: Limits) -> tuple[int, Counter[str]]:
     """Take every possible step from every state, nearest first.
+
+    Args:
+        bounds: of the states.
+        limits: of the ledger.
 
     Returns:
         How many states there are, and how many steps of each kind were taken.
     """
-    start = SmallWorld()
+    start = SmallWorld(limits)
     seen = {fingerprint(start)}
     steps: Counter[str] = Counter()
     queue: deque[tuple[Path, bytes]] = deque([((), pickle.dumps(start))])
@@ -216,14 +246,23 @@ KINDS_OF_STEP = 12
 
 @pytest.mark.timeout(600)
 def test_every_state_of_a_small_world() -> None:
-    state_count, steps = explore(Bounds(flights=2, draining=2))
+    state_count, steps = explore(Bounds(flights=2, draining=2, backlog=2), Limits())
     assert state_count > 5000
+    assert len(steps) == KINDS_OF_STEP
+    assert min(steps.values()) > 100
+
+
+@pytest.mark.timeout(600)
+def test_every_state_while_holds_are_loose() -> None:
+    """Holds that are over are given back by sweeping alone: whatever can happen before that happens."""
+    state_count, steps = explore(Bounds(flights=1, draining=1, backlog=1), Limits(max_tightened=0))
+    assert state_count > 3000
     assert len(steps) == KINDS_OF_STEP
     assert min(steps.values()) > 100
 
 
 @pytest.mark.timeout(1800)
 def test_every_state_with_three_transfers_under_way() -> None:
-    state_count, steps = explore(Bounds(flights=3, draining=2))
+    state_count, steps = explore(Bounds(flights=3, draining=2, backlog=2), Limits())
     assert state_count > 28_000
     assert len(steps) == KINDS_OF_STEP

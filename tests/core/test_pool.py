@@ -116,9 +116,8 @@ class PoolHistory(RuleBasedStateMachine):
         """The copies into these slots have ended well."""
         keys = [key(self.key_count + at) for at in range(len(slots))]
         self.key_count += len(slots)
-        for stored, slot in zip(keys, slots, strict=True):
-            self.indexes[size].begin(stored, slot)
-            self.indexes[size].publish(stored)
+        self.indexes[size].begin(keys, slots)
+        self.indexes[size].publish(keys)
         self.tables[size].settle(slots, keys, self.indexes[size], now=float(self.key_count))
 
     @rule(data=st.data(), size=sizes, wanted=st.integers(1, 9))
@@ -156,17 +155,14 @@ class PoolHistory(RuleBasedStateMachine):
     def reset(self, size: int) -> None:
         """All blocks of a size are dropped; those that are held are free when their readers have ended."""
         table, index = self.tables[size], self.indexes[size]
-        for other, slots in self.held:
-            if other == size:
-                table.orphan(slots)
         index.retired = True
         if index.ready_count:
-            table.retired.append(index)
+            table.backlog.setdefault(index, [])
         self.indexes[size] = self.new_index(size)
 
     @rule()
     def sweep(self) -> None:
-        left = any(table.retired for table in self.tables.values())
+        left = any(table.backlog for table in self.tables.values())
         assert self.pool.sweep() is left
 
     @invariant()

@@ -6,9 +6,10 @@ import pytest
 
 from core.engines import SLOT_BYTES, key
 from kvstow.server.core.errors import BooksError
+from kvstow.server.core.extents import UNUSED
 from kvstow.server.core.index import BlockIndex
 from kvstow.server.core.policy import Lru
-from kvstow.server.core.slots import UNUSED, SlotTable
+from kvstow.server.core.slots import SlotTable
 
 SLOTS_PER_EXTENT = 4
 
@@ -27,9 +28,8 @@ def fill(table: SlotTable, count: int) -> tuple[BlockIndex, list[int]]:
     index = BlockIndex(1, 100)
     slots = table.take(count)
     keys = [key(slot) for slot in slots]
-    for slot, stored in zip(slots, keys, strict=True):
-        index.begin(stored, slot)
-        index.publish(stored)
+    index.begin(keys, slots)
+    index.publish(keys)
     table.settle(slots, keys, index, now=1.0)
     return index, slots
 

@@ -84,13 +84,13 @@ def identity(model: str, block_bytes: int) -> Identity:
 class LedgerModel(RuleBasedStateMachine):
     """What was promised so far, and the ledger it is held against."""
 
-    def _make(self, extents: int, policy: str, threshold: int) -> None:
+    def _make(self, extents: int, policy: str, threshold: int, max_tightened: int) -> None:
         self.ledger = Ledger(
             extents * EXTENT_BYTES,
             EXTENT_BYTES,
             make_policy=lambda identify: make_policy(policy, identify),
             admission=Admission(threshold, 16),
-            limits=Limits(max_transfers=6, max_events=1000, grace_s=20.0),
+            limits=Limits(max_transfers=6, max_tightened=max_tightened, grace_s=20.0),
         )
         self.admits_all = threshold == 1
         self.now = 0.0
@@ -141,6 +141,8 @@ class LedgerModel(RuleBasedStateMachine):
         for flight_id in self.flying:
             self.ledger.finish(*flight_id, (), now=self.now)
         self.ledger.check()
+        while self.ledger.sweep():
+            self.ledger.check()
         view = self.ledger.snapshot(now=self.now)
         assert (view.sessions, view.transfers, view.leases) == ((), (), ())
         for table in view.tables:
@@ -236,8 +238,8 @@ class LedgerModel(RuleBasedStateMachine):
                 if found.id == space
             )
             table = next(found for found in view.tables if found.slot_bytes == size)
-            assert view.unused_extents == 0
-            assert table.free == 0
+            assert view.unused_extents == table.free == 0
+            assert not self.ledger._books.pool.has_loose_holds
             assert table.evictable <= plan.statuses.count("S")
 
     def _is_ready(self, space: SpaceId, key: bytes) -> bool:

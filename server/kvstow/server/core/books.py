@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from .admission import Admission
-from .deadlines import Deadlines, GraceDue, LeaseDue, TransferDue
+from .deadlines import Deadlines, GraceDue, LeaseDue, SweepDue, TransferDue
 from .errors import NoSuchSession, NoSuchSpace, StaleGeneration
 from .events import Event, ResetDrained, TransferEnded
 from .pool import HostPool
@@ -37,6 +37,7 @@ class Limits:
         max_transfers: transfers of a session that are unfinished or whose report is unacknowledged.
         max_leases: leases of a session.
         max_sessions, max_spaces: of the daemon.
+        max_tightened: holds of leases and loads which it ends that one call gives back; what is more is swept.
         max_events: events besides terminal reports that are kept for a reader.
         max_lease_s: longest life of a lease, in seconds.
         max_deadline_s: longest deadline of a transfer, in seconds.
@@ -48,6 +49,7 @@ class Limits:
     max_leases: int = 4096
     max_sessions: int = 64
     max_spaces: int = 64
+    max_tightened: int = 8192
     max_events: int = 1024
     max_lease_s: float = 300.0
     max_deadline_s: float = 3600.0
@@ -168,10 +170,10 @@ class Books:
                 self.tell(session, event, now)
 
     def void_lease(self, lease: LeaseId, now: float) -> Lease:
-        """Give back all holds of a lease that lives."""
+        """End a lease that lives; its holds come loose."""
         found = self.leases.pop(lease)
-        for table, slots in found.held:
-            table.unhold(slots, now)
+        for held in found.held:
+            held.table.loosen(held.index, held.slots, now)
         del self.sessions[found.session].leases[found.request]
         self.deadlines.drop(LeaseDue(lease))
         return found
@@ -190,19 +192,25 @@ class Books:
         transfer.abandoned = True
         if transfer.kind is TransferKind.STORE:
             for part in transfer.parts:
-                for key in part.keys:
-                    part.index.abort(key)
+                if not part.index.retired:
+                    part.index.abort(part.keys)
         if transfer.state is TransferState.QUEUED:
             self.release_slots(transfer, now)
             self.end_transfer(transfer, TransferState.ABANDONED, (), now)
 
     def release_slots(self, transfer: Transfer, now: float) -> None:
-        """A transfer gives up its slots without a result: those it filled become free, those it read lose its hold."""
+        """A transfer gives up its slots without a result: those it filled become free, its holds come loose."""
         for part in transfer.parts:
             if transfer.kind is TransferKind.STORE:
                 part.table.give_back(part.slots)
             else:
-                part.table.unhold(part.slots, now)
+                part.table.loosen(part.index, part.slots, now)
+
+    def tighten(self, now: float) -> None:
+        """Give back the holds that came loose, as far as one call may; the rest is swept, and soon."""
+        self.pool.tighten(self.limits.max_tightened)
+        if self.pool.has_loose_holds:
+            self.deadlines.add(now, SweepDue())
 
     def end_transfer(
         self,

@@ -4,10 +4,10 @@ It walks everything and is far too slow for a busy daemon; it changes nothing an
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from .books import Books
-from .deadlines import Due, GraceDue, LeaseDue, TransferDue
+from .deadlines import Due, GraceDue, LeaseDue, SweepDue, TransferDue
 from .errors import BooksError
 from .index import BlockIndex
 from .slots import SlotTable
@@ -20,10 +20,11 @@ def check(books: Books) -> None:
     """See `Ledger.check`."""
     taken, readers = _owned_by_transfers(books)
     for lease in books.leases.values():
-        for table, slots in lease.held:
-            for slot in slots:
-                readers[table.slot_bytes, slot] += 1
+        for held in lease.held:
+            readers.update((held.table.slot_bytes, slot) for slot in held.slots)
     for table in books.pool.tables.values():
+        for loose in table.backlog.values():
+            readers.update((table.slot_bytes, slot) for slots, _ in loose for slot in slots)
         _check_table(table, taken, readers)
     _check_extents(books)
     _check_spaces(books, taken)
@@ -139,32 +140,41 @@ def _check_spaces(books: Books, taken: Counter[_SlotKey]) -> None:
             living[table.slot_bytes].add(index)
             _check_index(index, table, taken)
     for table in books.pool.tables.values():
-        _check_retired(table)
-        shown = living[table.slot_bytes] | set(table.retired)
+        _check_backlog(table, living[table.slot_bytes])
+        shown = living[table.slot_bytes] | set(table.backlog)
         _require(
             all(owner is None or owner in shown for owner in table.owners),
             "a block belongs to an index that no space shows",
         )
 
 
-def _check_retired(table: SlotTable) -> None:
-    for index in table.retired:
-        _require(index.retired, "an index is handed back while its generation lives")
-        for key, slot in index.ready_items():
-            _require(not table.holds[slot], f"dropped key {key.hex()} is still held")
+def _check_backlog(table: SlotTable, living: Collection[BlockIndex]) -> None:
+    for index in table.backlog:
+        _require(
+            index.retired or index in living, "an index that no generation shows is worked off"
+        )
+        if index.retired:
+            _check_ready(index, table)
 
 
 def _check_index(index: BlockIndex, table: SlotTable, taken: Counter[_SlotKey]) -> None:
+    ready = _check_ready(index, table)
+    for key, slot in index.writing_items():
+        _require(key not in ready, f"key {key.hex()} is READY and WRITING")
+        _require(taken[table.slot_bytes, slot] == 1, f"WRITING key {key.hex()} has no transfer")
+
+
+def _check_ready(index: BlockIndex, table: SlotTable) -> Mapping[bytes, int]:
     ready = dict(index.ready_items())
+    held = sum(table.holds[slot] > 0 for slot in ready.values())
+    _require(held == index.held_count, f"{held} READY keys are held, not {index.held_count}")
     _require(len(ready) == index.ready_count, f"{len(ready)} READY keys, not {index.ready_count}")
     for key, slot in ready.items():
         _require(
             table.owners[slot] is index and table.keys[slot] == key,
             f"READY key {key.hex()} lost slot {slot}",
         )
-    for key, slot in index.writing_items():
-        _require(key not in ready, f"key {key.hex()} is READY and WRITING")
-        _require(taken[table.slot_bytes, slot] == 1, f"WRITING key {key.hex()} has no transfer")
+    return ready
 
 
 def _check_sessions(books: Books) -> None:
@@ -201,4 +211,5 @@ def _check_deadlines(books: Books) -> None:
         for session in books.sessions.values()
         if session.stream.grace_deadline is not None
     }
+    due |= books.deadlines.living() & {SweepDue()}
     _require(due == books.deadlines.living(), f"what falls due is not {due}")

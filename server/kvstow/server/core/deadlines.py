@@ -33,7 +33,12 @@ class GraceDue:
     session: SessionId
 
 
-Due = LeaseDue | TransferDue | GraceDue
+@dataclass(frozen=True, slots=True)
+class SweepDue:
+    """Something is to be swept: a reminder for the caller, since sweeping has no time of its own."""
+
+
+Due = LeaseDue | TransferDue | GraceDue | SweepDue
 
 
 DEAD_LIMIT = 1 << 10

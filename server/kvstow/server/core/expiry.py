@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from .books import Books
-from .deadlines import GraceDue, LeaseDue, TransferDue
+from .deadlines import GraceDue, LeaseDue, SweepDue, TransferDue
 from .events import LeaseExpired, TransferOverdue
 from .lives import end_session
 from .types import LeaseId, SessionEnd, SessionId, TransferId
@@ -32,6 +32,9 @@ def expire(books: Books, *, now: float) -> Expired:
             case GraceDue(session):
                 end_session(books, session, SessionEnd.STREAM_LOST, now=now)
                 sessions.append(session)
+            case SweepDue():
+                pass  # the caller sweeps after this
+    books.pool.tighten(books.limits.max_tightened)
     return Expired(tuple(leases), tuple(overdue), tuple(sessions))
 
 

@@ -70,6 +70,7 @@ class BlockIndex:
     Attributes:
         ready_count: keys that are READY.
         evicted_count: READY keys that left by policy, ever; counted by the host pool.
+        held_count: READY keys whose slots are held; counted by the slot table.
         retired: a reset has ended this generation; no lookup reaches the index any more.
     """
 
@@ -79,6 +80,7 @@ class BlockIndex:
         "_shards",
         "_writing",
         "evicted_count",
+        "held_count",
         "ready_count",
         "retired",
         "serial",
@@ -91,6 +93,7 @@ class BlockIndex:
         self.serial = serial
         self.ready_count = 0
         self.evicted_count = 0
+        self.held_count = 0
         self.retired = False
         self._mask = shard_count - 1
         self._shards: list[dict[bytes, int]] = [{} for _ in range(shard_count)]
@@ -142,31 +145,44 @@ class BlockIndex:
         """Whether a store of this key is under way."""
         return key in self._writing
 
-    def begin(self, key: bytes, slot: int) -> None:
-        """ABSENT to WRITING: `slot` is being filled."""
-        shard = self._shards[hash(key) >> _SHARD_SHIFT & self._mask]
-        if key in self._writing or key in shard:
-            raise BooksError(f"begin of key {key.hex()} which is {self.state(key).name}")
-        self._writing[key] = slot
+    def begin(self, keys: Sequence[bytes], slots: Sequence[int]) -> None:
+        """ABSENT to WRITING: the slots are being filled.
 
-    def publish(self, key: bytes) -> None:
+        The caller has just probed the keys; here they are not looked for among the READY ones again. If one is there all
+        the same, `publish` finds it.
+        """
+        if not self._writing.keys().isdisjoint(keys):
+            found = next(key for key in keys if key in self._writing)
+            raise BooksError(f"begin of key {found.hex()} which is WRITING")
+        self._writing.update(zip(keys, slots, strict=True))
+
+    def publish(self, keys: Sequence[bytes]) -> None:
         """WRITING to READY: the bytes are complete."""
-        slot = self._leave_writing(key)
-        self._shards[hash(key) >> _SHARD_SHIFT & self._mask][key] = slot
-        self.ready_count += 1
+        shards, mask = self._shards, self._mask
+        for key in keys:
+            slot = self._leave_writing(key)
+            if shards[hash(key) >> _SHARD_SHIFT & mask].setdefault(key, slot) != slot:
+                raise BooksError(f"publication of key {key.hex()} which is READY")
+        self.ready_count += len(keys)
 
-    def abort(self, key: bytes) -> None:
+    def abort(self, keys: Sequence[bytes]) -> None:
         """WRITING to ABSENT: as if the store had never been offered."""
-        self._leave_writing(key)
+        for key in keys:
+            self._leave_writing(key)
 
-    def evict(self, key: bytes) -> None:
+    def evict(self, keys: Sequence[bytes]) -> None:
         """READY to ABSENT."""
-        if self._shards[hash(key) >> _SHARD_SHIFT & self._mask].pop(key, None) is None:
-            raise BooksError(f"eviction of key {key.hex()} which is {self.state(key).name}")
-        self.ready_count -= 1
+        shards, mask = self._shards, self._mask
+        for key in keys:
+            if shards[hash(key) >> _SHARD_SHIFT & mask].pop(key, None) is None:
+                raise BooksError(f"eviction of key {key.hex()} which is {self.state(key).name}")
+        self.ready_count -= len(keys)
 
     def drain_shard(self) -> list[int]:
-        """Take out some READY entries of one shard of a retired index; returns their slots, empty when none is left."""
+        """Take out some READY entries of one shard of a retired index; returns their slots, empty when none is left.
+
+        Those that are held still count as held: the caller accounts for them.
+        """
         while self._shards and not self._shards[-1]:
             # Each shard is freed as it empties: all of them in one step would take a tenth of a second.
             self._shards.pop()

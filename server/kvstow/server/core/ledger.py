@@ -252,15 +252,15 @@ class Ledger:
             self._books.tell(session, Draining(), now)
 
     def expire(self, *, now: float) -> expiry.Expired:
-        """Do what fell due: leases expire, transfers become overdue, sessions without a stream end."""
+        """Do what fell due: leases expire, transfers become overdue, sessions without a stream end; then `sweep`."""
         return expiry.expire(self._books, now=now)
 
     def next_deadline(self) -> float | None:
-        """When `expire` should be called next."""
+        """When `expire`, and after it `sweep`, should be called next."""
         return self._books.deadlines.next()
 
     def sweep(self) -> bool:
-        """Hand back one more batch of slots that a reset dropped; True while some are left. Changes no answer."""
+        """Give back one more batch of loose holds or dropped slots; True while some are left. Changes no answer."""
         return self._books.pool.sweep()
 
     def space_of(self, session: SessionId) -> tuple[SpaceId, int]:

@@ -120,6 +120,7 @@ def end_session(books: Books, session_id: SessionId, cause: SessionEnd, *, now: 
         books.void_lease(lease, now)
     for transfer in list(session.transfers.values()):
         books.abandon(transfer, now)
+    books.tighten(now)
     books.deadlines.drop(GraceDue(session_id))
     del books.sessions[session_id]
     books.spaces[session.space].sessions -= 1

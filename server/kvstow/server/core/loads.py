@@ -48,6 +48,7 @@ def begin_load(
         part.table.hold(part.slots, now)
     if lease is not None:
         _void_own(books, session, lease, now)
+        books.tighten(now)
     mark = fingerprint(TransferKind.LOAD, groups)
     plan = TransferPlan(session_id, transfer_id, TransferKind.LOAD, copies)
     books.begin_transfer(
@@ -112,6 +113,7 @@ def finish(
     if transfer.abandoned:
         books.release_slots(transfer, now)
         books.end_transfer(transfer, TransferState.ABANDONED, (), now)
+        books.tighten(now)
         return TransferState.ABANDONED
     space = books.spaces[transfer.space]
     failed = {failure.position for failure in failures}
@@ -138,6 +140,7 @@ def cancel(
             ended += 1
         else:
             abandoned += 1
+    books.tighten(now)
     return ended, abandoned
 
 
@@ -146,12 +149,10 @@ def _settle_store(space: Space, part: Part, failed: set[int], now: float) -> Non
     if failed:
         good = [at for at, position in enumerate(part.positions) if position not in failed]
         bad = [at for at, position in enumerate(part.positions) if position in failed]
-        for at in bad:
-            part.index.abort(keys[at])
-        part.table.give_back(slots[at] for at in bad)
+        part.index.abort([keys[at] for at in bad])
+        part.table.give_back([slots[at] for at in bad])
         keys, slots = [keys[at] for at in good], [slots[at] for at in good]
-    for key in keys:
-        part.index.publish(key)
+    part.index.publish(keys)
     part.table.settle(slots, keys, part.index, now)
     space.counters.stored_blocks += len(slots)
 

@@ -8,8 +8,7 @@ from .deadlines import LeaseDue
 from .errors import InvalidRequest, TooManyLeases
 from .index import BlockIndex
 from .sessions import Session
-from .slots import SlotTable
-from .transfers import Lease
+from .transfers import Held, Lease
 from .types import GroupHits, GroupKeys, Hold, KeyState, LeaseId, LookupResult, SessionId
 from .validation import check_groups
 
@@ -51,6 +50,7 @@ def lookup(
     if options.hold is not Hold.NONE:
         _check_hold(books, session, options)
         if options.request in session.leases:
+            # Its holds are given back below: of what is held again nothing moves in the order of eviction.
             books.void_lease(session.leases[options.request], now)
     blind = options.blind or session.overdue_count > 0
     hits, found = [], []
@@ -60,17 +60,18 @@ def lookup(
         hits.append(hit)
         if slots:
             # A tuple of numbers, other than a list, is nothing that the garbage collector goes on walking.
-            found.append((table, tuple(slots)))
+            found.append(Held(table, index, tuple(slots)))
         space.counters.hit_blocks += hit.hit_count
         space.counters.pending_blocks += hit.pending_count
         space.counters.missed_blocks += len(group.keys) - hit.hit_count - hit.pending_count
     space.counters.lookups += 1
-    if options.hold is not Hold.NONE and found:
-        lease = _lease(books, session, options, found, now)
-        return LookupResult(generation, tuple(hits), lease.id, lease.expires_at)
-    if options.touch:
-        for table, slots in found:
-            table.touch(slots)
+    if options.hold is not Hold.NONE:
+        lease = _lease(books, session, options, found, now) if found else None
+        books.tighten(now)
+        if lease is not None:
+            return LookupResult(generation, tuple(hits), lease.id, lease.expires_at)
+    elif options.touch:
+        _touch(found)
     return LookupResult(generation, tuple(hits), None, None)
 
 
@@ -83,6 +84,7 @@ def release(books: Books, session_id: SessionId, leases: Sequence[LeaseId], *, n
         if found is not None and found.session == session_id:
             books.void_lease(lease, now)
             count += 1
+    books.tighten(now)
     return count
 
 
@@ -123,15 +125,20 @@ def _miss(group: GroupKeys, options: LookupOptions) -> tuple[GroupHits, Sequence
     ), ()
 
 
+def _touch(found: Sequence[Held]) -> None:
+    for held in found:
+        held.table.touch(held.slots)
+
+
 def _lease(
     books: Books,
     session: Session,
     options: LookupOptions,
-    found: Sequence[tuple[SlotTable, Sequence[int]]],
+    found: Sequence[Held],
     now: float,
 ) -> Lease:
-    for table, slots in found:
-        table.hold(slots, now)
+    for held in found:
+        held.table.hold(held.slots, now)
     lease = Lease(
         LeaseId(books.serials.next()),
         session.id,

@@ -4,21 +4,27 @@ Room is found in this order: free slots of the right size (among them those that
 extents of another size whose blocks are all evictable (empty ones, then the coldest), and only for the rest eviction.
 The third comes before the fourth only when the fourth alone would not suffice.
 
-Everything is all-or-nothing: `room` counts without changing anything, `take` is called for no more than that.
+Everything is all-or-nothing: `take` is called for no more than what `room` has said. Before `room` says that something
+cannot be had it gives back loose holds, so that what is still to be done little by little refuses nobody.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from .errors import BlockTooLarge, BooksError
+from .extents import Extent
 from .index import BlockIndex
 from .policy import EvictionPolicy
-from .slots import Extent, SlotTable
+from .slots import SlotTable
 
 Protected = Mapping[int, Collection[int]]
 """Per slot size, slots that must not be given up: the blocks that the same request names."""
 
 PolicyFactory = Callable[[Callable[[int], int]], EvictionPolicy]
 """Makes a policy; it is given a function from a slot to a number that identifies the block in it."""
+
+TIGHTEN_LIMIT = 1 << 13
+"""Loose holds that are given back in one step, which takes about two milliseconds."""
 
 
 class HostPool:
@@ -79,6 +85,12 @@ class HostPool:
 
     def room(self, table: SlotTable, wanted: int, protected: Protected) -> int:
         """How many of `wanted` slots can be had without giving up a protected block."""
+        while (have := self._count(table, wanted, protected)) < wanted:
+            if not self.tighten(TIGHTEN_LIMIT):
+                break
+        return have
+
+    def _count(self, table: SlotTable, wanted: int, protected: Protected) -> int:
         have = table.free_count + table.retired_count
         have += self.unused_count * table.slots_per_extent
         if have >= wanted:
@@ -92,7 +104,7 @@ class HostPool:
 
     def take(self, table: SlotTable, count: int, protected: Protected) -> list[int]:
         """Slots for a transfer, ascending; `room` must have said that there are as many."""
-        self._take_back_retired(table, count)
+        self._hand_back_retired(table, count)
         while table.free_count < count and self._unused:
             table.add_extent(self._unused.pop())
         if table.free_count < count:
@@ -111,25 +123,36 @@ class HostPool:
             if size not in in_use:
                 del self.tables[size]
 
-    def sweep(self) -> bool:
-        """Hand back the slots of one more shard of dropped entries; True while some are left."""
+    @property
+    def has_loose_holds(self) -> bool:
+        """Whether holds are left to be given back."""
+        return any(any(table.backlog.values()) for table in self.tables.values())
+
+    def tighten(self, limit: int) -> bool:
+        """Give back up to `limit` loose holds; False if there were none."""
         for table in self.tables.values():
-            if table.retired:
-                self._take_back_shard(table)
+            for index in table.backlog:
+                if table.tighten(index, limit):
+                    return True
+        return False
+
+    def sweep(self) -> bool:
+        """Give back one batch of loose holds, or hand back one of dropped entries; True while some are left."""
+        for table in self.tables.values():
+            for index in table.backlog:
+                self._hand_back(table, index)
                 return True
         return False
 
-    def _take_back_retired(self, table: SlotTable, count: int) -> None:
-        while table.free_count < count and table.retired:
-            self._take_back_shard(table)
+    def _hand_back_retired(self, table: SlotTable, count: int) -> None:
+        for index in [index for index in table.backlog if index.retired]:
+            while table.free_count < count and index in table.backlog:
+                self._hand_back(table, index)
 
-    def _take_back_shard(self, table: SlotTable) -> None:
-        slots = table.retired[-1].drain_shard()
-        if not slots:
-            table.retired.pop()
-            return
-        table.policy.withdraw(slots)
-        table.clear(slots)
+    def _hand_back(self, table: SlotTable, index: BlockIndex) -> None:
+        """Holds before entries: an entry that is still held has no slot to hand back."""
+        if not table.tighten(index, TIGHTEN_LIMIT) and not table.drain(index):
+            del table.backlog[index]
 
     def _widen(self, table: SlotTable, count: int, protected: Protected) -> None:
         """Take extents from other sizes while they are colder than what would be evicted, or eviction cannot suffice."""
@@ -150,13 +173,16 @@ class HostPool:
 
     def _forget(self, table: SlotTable, slots: Sequence[int]) -> None:
         owners, keys = table.owners, table.keys
+        evicted: dict[BlockIndex, list[bytes]] = defaultdict(list)
         for slot in slots:
             owner, key = owners[slot], keys[slot]
             if owner is None or key is None:
                 raise BooksError(f"slot {slot} was chosen for eviction but holds no block")
-            owner.evict(key)
-            if not owner.retired:
-                owner.evicted_count += 1
+            evicted[owner].append(key)
+        for index, gone in evicted.items():
+            index.evict(gone)
+            if not index.retired:
+                index.evicted_count += len(gone)
 
     def _reclaimable_count(self, table: SlotTable, protected: Protected) -> int:
         """How many extents `_reclaimable` would find, without walking them."""

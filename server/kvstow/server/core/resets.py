@@ -12,14 +12,15 @@ def reset(books: Books, space_id: SpaceId, *, now: float) -> ResetResult:
     """See `Ledger.reset`."""
     space = books.space(space_id)
     dropped = space.ready_count
+    _retire(books, space)
     ended = _abandon_all(books, space, now)
     for lease in [lease.id for lease in books.leases.values() if lease.space == space_id]:
         books.void_lease(lease, now)
+    books.tighten(now)
     space.counters.dropped_blocks += dropped
     space.counters.resets += 1
     space.generation += 1
     space.draining.append(space.generation)
-    _retire(books, space)
     books.tell_space(space, SpaceReset(space.generation), now)
     books.tell_drained(space, space.drained(), now)
     stores, loads = running_before(books, space_id, space.generation)
@@ -49,15 +50,12 @@ def running_before(books: Books, space_id: SpaceId, generation: int) -> tuple[in
 
 
 def _abandon_all(books: Books, space: Space, now: float) -> int:
-    """Abandon every transfer of the space; running loads keep their slots, which leave the index. Returns how many ended."""
+    """Abandon every transfer of the space; returns how many ended."""
     ended = 0
     for transfer in [found for found in books.transfers.values() if found.space == space.id]:
         books.abandon(transfer, now)
         if transfer.state is TransferState.ABANDONED:
             ended += 1
-        elif transfer.kind is TransferKind.LOAD:
-            for part in transfer.parts:
-                part.table.orphan(part.slots)
     return ended
 
 
@@ -67,6 +65,6 @@ def _retire(books: Books, space: Space) -> None:
         space.counters.evicted_blocks += index.evicted_count
         index.retired = True
         if index.ready_count:
-            table.retired.append(index)
+            table.backlog.setdefault(index, [])
         fresh.append(BlockIndex(books.serials.next(), books.pool.slot_limit(table.slot_bytes)))
     space.indexes = fresh

@@ -7,46 +7,22 @@ A slot is always in one of these states, and `busy` counts the last two:
     held         READY or already dropped from its index, read by a lease or a running load
     taken        owned by the transfer that fills it
 
+What a reset, the end of a session or of many leases decides about very many slots is true at once, but done little by
+little: see `SlotTable.backlog`. Until then a hold that nobody has any more is *loose*: its slot is still held.
+
 Per slot there are only entries of flat lists, never an object. A table numbers its extents by places of its own, the
 lowest first, so that its lists are as long as it has slots: they grow by one extent at a time, whichever piece of the host
 pool that is. slot = place * slots_per_extent + position; `SlotTable.locate` says where in the pool that lies. Nothing here
 chooses victims or knows transfers; `pool.HostPool` and the verbs of the ledger do.
 """
 
-from array import array
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 
 from .errors import BooksError
+from .extents import UNUSED, Extent
 from .index import BlockIndex
 from .policy import EvictionPolicy
-
-UNUSED = float("-inf")
-"""Before every moment: an extent without blocks is colder than any other."""
-
-
-class Extent:
-    """One fixed piece of the host pool while it serves one slot size.
-
-    Attributes:
-        number: which piece of the pool.
-        place: where its slots stand in the table's lists.
-        shift: from the number of a slot in the table to where it lies in the pool.
-        free: free slots, the lowest number last, so that slots are handed out in ascending runs. An array, because the
-            garbage collector would walk lists: there are many after a reset.
-        busy_count: slots that are held or taken; such an extent cannot be reclaimed.
-        used_at: when a slot of it was last stored or read, in seconds of the caller's clock; UNUSED if all are free.
-    """
-
-    __slots__ = ("busy_count", "free", "number", "place", "shift", "used_at")
-
-    def __init__(self, number: int, place: int, slot_count: int) -> None:
-        first = place * slot_count
-        self.number = number
-        self.place = place
-        self.shift = (number - place) * slot_count
-        self.free = array("q", range(first + slot_count - 1, first - 1, -1))
-        self.busy_count = 0
-        self.used_at = UNUSED
 
 
 class SlotTable:
@@ -64,12 +40,14 @@ class SlotTable:
         busy_count: slots that are held or taken.
         extents: by place.
         idle_count: extents without a busy slot.
-        retired: indexes whose READY entries are dropped but whose slots were not handed back yet; such slots count
-            as free for everyone, and are taken back before anything is evicted.
+        backlog: indexes with which something is left to do, and their loose holds, each batch with the time at which it
+            came loose. A retired index is here until its last entry is out; its entries without a hold count as free for
+            everyone, and are handed back before anything is evicted.
     """
 
     __slots__ = (
         "_open",
+        "backlog",
         "busy_count",
         "extents",
         "free_count",
@@ -78,7 +56,6 @@ class SlotTable:
         "keys",
         "owners",
         "policy",
-        "retired",
         "slot_bytes",
         "slots_per_extent",
     )
@@ -94,7 +71,7 @@ class SlotTable:
         self.busy_count = 0
         self.extents: dict[int, Extent] = {}
         self.idle_count = 0
-        self.retired: list[BlockIndex] = []
+        self.backlog: dict[BlockIndex, list[tuple[Sequence[int], float]]] = {}
         self._open: list[Extent] = []
 
     @property
@@ -104,8 +81,9 @@ class SlotTable:
 
     @property
     def retired_count(self) -> int:
-        """Dropped entries whose slots still have to be handed back."""
-        return sum(index.ready_count for index in self.retired)
+        """Dropped entries without a hold, whose slots still have to be handed back."""
+        retired = (index for index in self.backlog if index.retired)
+        return sum(index.ready_count - index.held_count for index in retired)
 
     @property
     def evictable_count(self) -> int:
@@ -151,12 +129,13 @@ class SlotTable:
         taken.sort()
         return taken
 
-    def give_back(self, slots: Iterable[int]) -> None:
+    def give_back(self, slots: Sequence[int]) -> None:
         """Busy slots that belong to no index and have no hold become free."""
         for slot in slots:
             if self.holds[slot] or self.owners[slot] is not None:
                 raise BooksError(f"slot {slot} given back while in use")
-            self._push_free(self._leave_busy(slot), slot)
+        self._leave_busy(slots, UNUSED)
+        self._push_free(slots)
 
     def settle(
         self, slots: Sequence[int], keys: Sequence[bytes], owner: BlockIndex, now: float
@@ -165,36 +144,66 @@ class SlotTable:
         for slot, key in zip(slots, keys, strict=True):
             self.keys[slot] = key
             self.owners[slot] = owner
-            self._leave_busy(slot).used_at = now
+        self._leave_busy(slots, now)
         self.policy.insert(slots)
 
     def hold(self, slots: Sequence[int], now: float) -> None:
-        """One more reader for each of these READY slots."""
-        holds, fresh = self.holds, []
+        """One more reader for each of these slots, READY in one index."""
+        holds, owners, fresh = self.holds, self.owners, []
         for slot in slots:
             if not holds[slot]:
                 fresh.append(slot)
-                extent = self.extents[slot // self.slots_per_extent]
-                self._enter_busy(extent, 1)
-                extent.used_at = now
             holds[slot] += 1
+        for extent, run in self._by_extent(fresh):
+            self._enter_busy(extent, len(run))
+            extent.used_at = now
+        if fresh and (index := owners[fresh[0]]) is not None:
+            index.held_count += len(fresh)
         self.policy.withdraw(fresh)
 
     def unhold(self, slots: Sequence[int], now: float) -> None:
-        """One reader less; a slot without readers is evictable again, or free if its entry is gone."""
-        holds = self.holds
-        idle: list[int] = []
-        orphans: list[int] = []
+        """One reader less for each of these slots, READY in one index or dropped from it.
+
+        A slot without readers is evictable again, or free if its entry or its generation is gone.
+        """
+        holds, owners, left = self.holds, self.owners, []
         for slot in slots:
-            if holds[slot] <= 0:
+            count = holds[slot] - 1
+            if count < 0:
                 raise BooksError(f"slot {slot} has no hold to give back")
-            holds[slot] -= 1
-            if not holds[slot]:
-                (orphans if self.owners[slot] is None else idle).append(slot)
-        for slot in idle:
-            self._leave_busy(slot).used_at = now
-        self.policy.restore(idle)
-        self.give_back(orphans)
+            holds[slot] = count
+            if not count:
+                left.append(slot)
+        dropped = [slot for slot in left if (index := owners[slot]) is None or index.retired]
+        self.orphan(dropped)
+        self.give_back(dropped)
+        idle = [slot for slot in left if owners[slot] is not None] if dropped else left
+        if idle and (index := owners[idle[0]]) is not None:
+            index.held_count -= len(idle)
+            self._leave_busy(idle, now)
+            self.policy.restore(idle)
+
+    def loosen(self, index: BlockIndex, slots: Sequence[int], now: float) -> None:
+        """One reader less, as `unhold`, but later."""
+        self.backlog.setdefault(index, []).append((slots, now))
+
+    def tighten(self, index: BlockIndex, limit: int) -> int:
+        """Give back up to `limit` loose holds of an index, the newest first and of each batch the tail first.
+
+        Returns:
+            How many; none when none is left.
+        """
+        batches, count = self.backlog[index], 0
+        while batches and count < limit:
+            slots, since = batches.pop()
+            rest = max(0, len(slots) - (limit - count))
+            if rest:
+                batches.append((slots[:rest], since))
+            self.unhold(slots[rest:], since)
+            count += len(slots) - rest
+        if not batches and not index.retired:
+            del self.backlog[index]
+        return count
 
     def touch(self, slots: Sequence[int]) -> None:
         """READY slots were asked for; those that are held are warm anyway."""
@@ -211,17 +220,33 @@ class SlotTable:
         for slot in slots:
             owner, key = self.owners[slot], self.keys[slot]
             if owner is not None and key is not None:
-                owner.evict(key)
+                owner.evict([key])
+                owner.held_count -= 1
                 self.owners[slot] = self.keys[slot] = None
                 count += 1
         return count
 
-    def clear(self, slots: Iterable[int]) -> None:
+    def clear(self, slots: Sequence[int]) -> None:
         """Slots that are in no policy order and have no hold lose their entry and become free."""
-        owners, keys, extents = self.owners, self.keys, self.extents
+        owners, keys = self.owners, self.keys
         for slot in slots:
             owners[slot] = keys[slot] = None
-            self._push_free(extents[slot // self.slots_per_extent], slot)
+        self._push_free(slots)
+
+    def drain(self, index: BlockIndex) -> bool:
+        """Hand back some slots of a retired index; those that are held still are free once their readers have ended.
+
+        Returns:
+            False when nothing is left, or the index is not retired.
+        """
+        slots = index.drain_shard() if index.retired else []
+        unheld = [slot for slot in slots if not self.holds[slot]]
+        index.held_count -= len(slots) - len(unheld)
+        for slot in slots:
+            self.owners[slot] = self.keys[slot] = None
+        self.policy.withdraw(unheld)
+        self._push_free(unheld)
+        return bool(slots)
 
     def slots_of(self, extent: Extent) -> range:
         """The slot numbers of an extent."""
@@ -246,18 +271,28 @@ class SlotTable:
         extent.busy_count += count
         self.busy_count += count
 
-    def _leave_busy(self, slot: int) -> Extent:
-        extent = self.extents[slot // self.slots_per_extent]
-        extent.busy_count -= 1
-        self.busy_count -= 1
-        if not extent.busy_count:
-            self.idle_count += 1
-        return extent
+    def _leave_busy(self, slots: Sequence[int], used_at: float) -> None:
+        for extent, run in self._by_extent(slots):
+            extent.busy_count -= len(run)
+            extent.used_at = max(extent.used_at, used_at)
+            if not extent.busy_count:
+                self.idle_count += 1
+        self.busy_count -= len(slots)
 
-    def _push_free(self, extent: Extent, slot: int) -> None:
-        if not extent.free:
-            self._open.append(extent)
-        extent.free.append(slot)
-        if len(extent.free) == self.slots_per_extent:
-            extent.used_at = UNUSED
-        self.free_count += 1
+    def _push_free(self, slots: Sequence[int]) -> None:
+        for extent, run in self._by_extent(slots):
+            if not extent.free:
+                self._open.append(extent)
+            extent.free.extend(reversed(run))
+            if len(extent.free) == self.slots_per_extent:
+                extent.used_at = UNUSED
+        self.free_count += len(slots)
+
+    def _by_extent(self, slots: Sequence[int]) -> Iterator[tuple[Extent, Sequence[int]]]:
+        """Slots of one extent after the other: what is counted for each costs little for each of its slots."""
+        ordered, start = sorted(slots), 0
+        while start < len(ordered):
+            extent = self.extents[ordered[start] // self.slots_per_extent]
+            end = bisect_left(ordered, (extent.place + 1) * self.slots_per_extent, start)
+            yield extent, ordered[start:end]
+            start = end

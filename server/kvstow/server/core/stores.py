@@ -119,8 +119,7 @@ def _accept(
         letters[at] = _NO_SPACE
     accepted = positions[:count]
     slots = books.pool.take(table, count, protected) if count else []
-    for at, slot in zip(accepted, slots, strict=True):
-        index.begin(group.keys[at], slot)
+    index.begin([group.keys[at] for at in accepted], slots)
     return accepted, slots
 
 

@@ -95,23 +95,32 @@ class Transfer:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Slots of one group under a lease."""
+
+    table: SlotTable
+    index: BlockIndex
+    slots: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """Holds with an id and a time limit, made by a lookup for one request.
 
     Args:
         request: the engine's name of the request; a new lookup for it replaces the lease.
-        held: slots per slot table.
+        held: what it holds of each group.
     """
 
     id: LeaseId
     session: SessionId
     space: SpaceId
     request: str
-    held: Sequence[tuple[SlotTable, Sequence[int]]]
+    held: Sequence[Held]
     began_at: float
     expires_at: float
 
     @property
     def block_count(self) -> int:
         """Blocks that it holds."""
-        return sum(len(slots) for _, slots in self.held)
+        return sum(len(each.slots) for each in self.held)
