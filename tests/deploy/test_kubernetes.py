@@ -148,7 +148,8 @@ def test_no_container_has_a_privilege_that_it_does_not_need(overlay: str) -> Non
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert spec["automountServiceAccountToken"] is False
-    assert not {"hostNetwork", "hostIPC"} & set(spec)
+    assert "hostNetwork" not in spec
+    assert spec.get("hostPID", False) == spec.get("hostIPC", False) == (overlay == "node-cuda")
     for found in containers(overlay):
         allowed = found["securityContext"]
         assert allowed["allowPrivilegeEscalation"] is False
@@ -209,6 +210,7 @@ def test_the_example_engine_loads_our_connector() -> None:
 def test_on_gpus_the_processes_see_each_other_and_the_daemon_all_gpus(overlay: str) -> None:
     spec = pod(overlay)["spec"]
     assert spec.get("hostPID") or spec["shareProcessNamespace"]
+    assert environment(container(overlay, "kvstowd"))["KVSTOW_CUDA"] == "on"
     assert spec["runtimeClassName"] == "nvidia"
     assert environment(container(overlay, "kvstowd"))["NVIDIA_VISIBLE_DEVICES"] == "all"
     assert "nvidia.com/gpu" not in container(overlay, "kvstowd")["resources"]["limits"]
