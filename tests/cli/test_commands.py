@@ -118,7 +118,7 @@ def test_a_socket_that_only_another_user_may_use_is_said_to_be_theirs(
         place.chmod(mode)
     assert result.exit_code == 3
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"kvstow: {daemon.target} belongs to {owner}, and only that user may")
+    assert line.startswith(f"kvstow: {daemon.target} belongs to {owner}, and this user may not")
 
 
 def test_the_version_is_said() -> None:

@@ -53,8 +53,8 @@ def why_unreachable(target: str, error: Unreachable) -> str:
     owner = _owner_who_excludes_us(target)
     if owner is not None:
         return (
-            f"{target} belongs to {owner}, and only that user may connect. Run kvstow as {owner}, "
-            "or name another daemon with --target or KVSTOW_TARGET."
+            f"{target} belongs to {owner}, and this user may not connect. Run kvstow as {owner} or, "
+            "if the socket's mode admits it, as a user of its group; `kvstow doctor` says more."
         )
     if is_listening(target):
         return f"the daemon at {target} does not answer ({error}). See its log and its state."

@@ -78,6 +78,8 @@ def scene(
     if pid is None:
         socket = SocketFile(Reach.ABSENT, place)
     else:
-        socket = SocketFile(Reach.OPEN, place, "owner", 0o600, Peer(pid, "owner"))
+        socket = SocketFile(Reach.OPEN, place, "owner", "group", 0o660, Peer(pid, "owner"))
     answer = Answer(said, admin_pb2.ListTransfersResponse(), 0.0, 0.0) if answers else None
-    return Scene(found, "unix:/run/kvstow.sock", socket, answer, "", wanted_bytes)
+    return Scene(
+        found, "unix:/run/kvstow.sock", socket, answer, ("it is away", "wait"), wanted_bytes
+    )

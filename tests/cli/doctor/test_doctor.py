@@ -123,7 +123,7 @@ def test_the_file_is_no_socket(directory: Path) -> None:
 
 @pytest.mark.parametrize(("barred", "passes"), [("kvstow.sock", "0000"), (".", "0000")])
 def test_another_user_may_not_connect(well: Kvstowd, barred: str, passes: str) -> None:
-    owner, directory = well.socket.owner(), well.socket.parent
+    owner, directory = f"{well.socket.owner()}:{well.socket.group()}", well.socket.parent
     place = directory / barred
     mode = place.stat().st_mode
     directory.chmod(0o755)
@@ -135,7 +135,7 @@ def test_another_user_may_not_connect(well: Kvstowd, barred: str, passes: str) -
         place.chmod(mode)
     assert (code, failures(findings)) == (1, ["socket"])
     assert f"{place} belongs to {owner}, mode {passes}; you are" in findings["socket"]["found"]
-    assert findings["socket"]["advice"].endswith(f"as {owner}")
+    assert findings["socket"]["advice"].endswith(f"as {well.socket.owner()}")
 
 
 def test_anybody_may_replace_the_socket(well: Kvstowd) -> None:
@@ -155,8 +155,30 @@ def test_the_daemon_is_stopped(well: Kvstowd) -> None:
     finally:
         well.process.send_signal(signal.SIGCONT)
     assert (code, failures(findings)) == (1, ["daemon"])
-    assert "does not answer" in findings["daemon"]["found"]
+    assert "it does not answer" in findings["daemon"]["found"]
     assert f"process {well.process.pid}" in findings["process"]["found"]
+
+
+@as_root
+def test_a_group_may_connect_and_others_are_told_so(daemon: Kvstowd) -> None:
+    daemon.socket.parent.chmod(0o755)
+    daemon.socket.chmod(0o660)
+    os.chown(daemon.socket, -1, 12345)
+    with without_privileges():
+        _, findings = examine(daemon.target)
+    assert findings["socket"]["level"] == "failure"
+    assert "a user of the group 12345" in findings["socket"]["advice"]
+
+
+def test_the_daemon_asks_for_a_token(directory: Path) -> None:
+    tokens = directory / "tokens"
+    tokens.write_text(f'[[token]]\nname = "a"\nrole = "read-only"\nsha256 = "{"0" * 64}"\n')
+    tokens.chmod(0o600)
+    with running_kvstowd(directory, tokens=tokens) as daemon:
+        code, findings = examine(daemon.target)
+    assert (code, failures(findings)) == (1, ["daemon"])
+    assert "it refuses: UNAUTHENTICATED" in findings["daemon"]["found"]
+    assert "token" in findings["daemon"]["advice"]
 
 
 def test_the_daemon_is_not_ready() -> None:

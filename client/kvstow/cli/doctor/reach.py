@@ -1,5 +1,7 @@
 """Whether the daemon can be reached, and whether it serves."""
 
+import stat
+
 from kvstow.cli.words import duration, size
 from kvstow.v1 import cache_pb2
 
@@ -15,20 +17,23 @@ def check_socket(scene: Scene) -> Finding:
     match found.reach:
         case Reach.TCP:
             return fine("socket", f"none: {scene.target} is a host and port")
+        case Reach.OPEN:
+            return _open_socket(found)
+        case Reach.HIDDEN | Reach.FORBIDDEN:
+            return failure("socket", f"{_whose(found)}, and you may not pass", _who_may(found))
+        case Reach.OTHER:
+            return failure("socket", f"{found.place} is no socket", _OTHER_DAEMON)
         case Reach.ABSENT | Reach.DEAD if scene.wanted_bytes is not None:
             return warning("socket", f"no daemon listens on {found.place} yet", _OTHER_DAEMON)
         case Reach.ABSENT:
             return failure("socket", f"there is no {found.place}", _OTHER_DAEMON)
-        case Reach.OTHER:
-            return failure("socket", f"{found.place} is no socket", _OTHER_DAEMON)
         case Reach.DEAD:
-            advice = f"{_OTHER_DAEMON}; a new daemon takes over what one that was killed has left"
-            return failure("socket", f"nobody listens on {found.place}", advice)
-        case Reach.HIDDEN | Reach.FORBIDDEN:
-            advice = f"run this, and engines, as {found.owner}"
-            return failure("socket", f"{_whose(found)}, and you may not pass", advice)
-        case Reach.OPEN:
-            return _open_socket(found)
+            return failure("socket", f"nobody listens on {found.place}", _OTHER_DAEMON)
+
+
+def _who_may(found: SocketFile) -> str:
+    group = f", or as a user of the group {found.group}" if found.mode & stat.S_IRWXG else ""
+    return f"run this, and engines, as {found.owner}{group}"
 
 
 def _open_socket(found: SocketFile) -> Finding:
@@ -45,7 +50,8 @@ def _open_socket(found: SocketFile) -> Finding:
 
 
 def _whose(found: SocketFile) -> str:
-    return f"{found.place} belongs to {found.owner}, mode {found.mode:04o}; you are {this_user()}"
+    whose = f"{found.owner}:{found.group}"
+    return f"{found.place} belongs to {whose}, mode {found.mode:04o}; you are {this_user()}"
 
 
 def check_daemon(scene: Scene) -> Finding | None:
@@ -53,8 +59,7 @@ def check_daemon(scene: Scene) -> Finding | None:
     if scene.answer is None:
         if scene.socket.reach not in (Reach.OPEN, Reach.TCP):
             return None  # the socket says why
-        advice = "see the daemon's log, and whether its process is stopped or short of CPU"
-        return failure("daemon", f"it does not answer: {scene.trouble}", advice)
+        return failure("daemon", *scene.trouble)
     info = scene.answer.info
     pool = f"a pool of {size(info.limits.pool_bytes)}"
     up = f"up for {duration(info.uptime_s)}"

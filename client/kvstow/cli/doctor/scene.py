@@ -1,5 +1,6 @@
 """What the checks look at: the machine, the socket, who listens there, and what the daemon says of itself."""
 
+import grp
 import os
 import pwd
 import socket
@@ -53,8 +54,7 @@ class SocketFile:
     Args:
         reach: how far one gets.
         place: the file or directory that decides that.
-        owner: of that place.
-        mode: of that place.
+        owner, group, mode: of that place.
         peer: who listens, if anybody does.
         open_directory: whether anybody may put another file in the socket's place.
     """
@@ -62,6 +62,7 @@ class SocketFile:
     reach: Reach
     place: Path = Path()
     owner: str = ""
+    group: str = ""
     mode: int = 0
     peer: Peer | None = None
     open_directory: bool = False
@@ -93,7 +94,7 @@ class Scene:
         target: where the daemon is.
         socket: its socket.
         answer: what the daemon says; None if it does not.
-        trouble: why it does not.
+        trouble: why it does not, and what to do.
         wanted_bytes: the size of the pool that a daemon shall have which is not there yet.
     """
 
@@ -101,7 +102,7 @@ class Scene:
     target: str
     socket: SocketFile
     answer: Answer | None = None
-    trouble: str = ""
+    trouble: tuple[str, str] = ("", "")
     wanted_bytes: int | None = None
 
     @property
@@ -132,12 +133,15 @@ def look(
 ) -> Scene:
     """Gather everything. Takes a few seconds at most, if the daemon does not answer."""
     found = _socket_file(target)
-    answer, trouble = None, ""
+    answer, trouble = None, ("", "")
     if found.reach in (Reach.OPEN, Reach.TCP):
         try:
             answer = _ask(client)
+        except Refused as refused:
+            trouble = f"it refuses: {refused}", refused.next_step or "see docs/security.md"
         except KvstowError as error:
-            trouble = str(error)
+            advice = "see the daemon's log, and whether its process is stopped or short of CPU"
+            trouble = f"it does not answer: {error}", advice
     return Scene(machine or Machine(), target, found, answer, trouble, wanted_bytes)
 
 
@@ -177,7 +181,8 @@ def _socket_file(target: str) -> SocketFile:
     mode = stat.S_IMODE(found.st_mode)
     directory = stat.S_IMODE(path.parent.stat().st_mode)
     anybodys = bool(directory & stat.S_IWOTH) and not directory & stat.S_ISVTX
-    return SocketFile(reach, path, _user(found.st_uid), mode, peer, anybodys)
+    owner, group = _user(found.st_uid), _group(found.st_gid)
+    return SocketFile(reach, path, owner, group, mode, peer, anybodys)
 
 
 def _barrier(path: Path) -> SocketFile:
@@ -186,7 +191,8 @@ def _barrier(path: Path) -> SocketFile:
         with suppress(PermissionError):
             found = place.stat()
             mode = stat.S_IMODE(found.st_mode)
-            return SocketFile(Reach.HIDDEN, place, _user(found.st_uid), mode)
+            owner, group = _user(found.st_uid), _group(found.st_gid)
+            return SocketFile(Reach.HIDDEN, place, owner, group, mode)
     return SocketFile(Reach.HIDDEN, path.parent)
 
 
@@ -207,6 +213,13 @@ def _connect(path: Path) -> tuple[Reach, Peer | None]:
         given = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, uid, _ = _CREDENTIALS.unpack(given)
     return Reach.OPEN, Peer(pid, _user(uid))
+
+
+def _group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
 
 
 def _user(number: int) -> str:
