@@ -12,8 +12,8 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 
 import structlog
 from pydantic import ByteSize
@@ -217,24 +217,30 @@ def _choose_devices(config: Config, pool: HostPool) -> Choice:
 def _prepare(
     pool: HostPool, devices: Choice, config: Config, stop: StopSignals, manager: ServiceManager
 ) -> None:
-    """Fault the pool in and page-lock it, with a log line for every tenth; a signal meanwhile ends the start."""
+    """Fault the pool in and page-lock it; a signal meanwhile ends the start."""
+    pool.populate(_progress("preparing", pool, stop, manager), config.copy_threads)
+    if devices.cuda is not None:
+        devices.cuda.pin(_progress("page-locking", pool, stop, manager))
+    _settle_garbage()
+
+
+def _progress(
+    doing: str, pool: HostPool, stop: StopSignals, manager: ServiceManager
+) -> Callable[[int], None]:
+    """Log a line for every tenth of the pool that is done."""
     tenth = 0
 
-    def report(doing: str, done_bytes: int) -> None:
+    def report(done_bytes: int) -> None:
         nonlocal tenth
         if stop.wait(0):
             stop.restore()
             raise StoppedError
-        reached = done_bytes * 10 // pool.size_bytes
-        if reached != tenth:
-            tenth = reached
+        if done_bytes * 10 // pool.size_bytes > tenth:
+            tenth = done_bytes * 10 // pool.size_bytes
             _log.info(f"{doing} the host pool", percent=tenth * 10)
             manager.preparing(tenth * 10)
 
-    pool.populate(partial(report, "preparing"), config.copy_threads)
-    if devices.cuda is not None:
-        devices.cuda.pin(partial(report, "page-locking"))
-    _settle_garbage()
+    return report
 
 
 def _log_ready(config: Config, daemon: Daemon) -> None:

@@ -200,6 +200,7 @@ class Device(Copier, Protocol):
         """Unmap engine memory; the caller has made sure that no copy touches it any more.
 
         Raises:
+            DeviceBusyError: the device does not answer. It will be unmapped when it does; ask again to learn of that.
             DeviceError: the region is not open.
         """
         ...
@@ -221,6 +222,7 @@ class Device(Copier, Protocol):
         """Close an event; the caller has made sure that no copy waits for it any more.
 
         Raises:
+            DeviceBusyError: see `close_region`.
             DeviceError: the fence is not open.
         """
         ...

@@ -1,0 +1,58 @@
+"""The daemon as a process with a CUDA driver, in C and without a GPU: how it starts and ends, and what it says."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from device.stub import compiled, library
+from kvstow.client import Client
+from support.kvstowd import Kvstowd, environment, running_kvstowd
+
+FIRST = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+
+
+@pytest.fixture
+def driver(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every daemon finds this driver where the system would have one."""
+    (directory / "libcuda.so.1").symlink_to(library("13"))
+    with_driver = {**environment(), "LD_LIBRARY_PATH": str(directory)}
+    monkeypatch.setattr("support.kvstowd.environment", lambda: with_driver)
+
+
+@compiled
+@pytest.mark.usefixtures("driver")
+def test_a_daemon_that_finds_gpus_page_locks_its_pool_before_it_is_ready(directory: Path) -> None:
+    with running_kvstowd(directory) as daemon:
+        events = [line["event"] for line in daemon.lines]
+        assert events.index("GPUs found") < events.index("listening")
+        assert events.index("page-locking the host pool") < events.index("ready")
+        assert daemon.wait_line("GPUs found")["gpus"][0] == FIRST
+        with Client(daemon.target) as client:
+            info = client.server_info()
+        assert (info.gpus[0].uuid, info.gpus[0].name) == (FIRST, "First")
+        assert info.pinned
+        assert info.cuda_off == ""
+        daemon.terminate()
+        assert daemon.wait_exit() == 0
+    assert not [line for line in daemon.lines if line.get("level") in ("error", "warning")]
+
+
+@compiled
+@pytest.mark.usefixtures("driver")
+def test_a_pool_that_is_not_page_locked_is_loud(directory: Path) -> None:
+    with running_kvstowd(directory, no_pin=True) as daemon:
+        assert daemon.wait_line(
+            "the host pool is not page-locked: copies to and from GPUs are slow"
+        )
+        daemon.terminate()
+        assert daemon.wait_exit() == 0
+
+
+def test_cuda_that_is_asked_for_and_not_there_is_one_line(directory: Path) -> None:
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("this machine has a GPU")
+    daemon = Kvstowd(directory, cuda="on")
+    assert daemon.wait_exit() == 1
+    assert "kvstowd: the CUDA driver cannot be used: " in daemon.output[-1]
+    assert "set cuda to auto or off" in daemon.output[-1]
