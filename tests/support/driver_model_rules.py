@@ -88,7 +88,7 @@ class Rules:
             del self._errors[call]
 
     @contextmanager
-    def hanging(self, call: str, gpu: int) -> Iterator[None]:
+    def hanging(self, call: str, gpu: int = 0) -> Iterator[None]:
         """A call for one GPU does not return before the block ends."""
         released = self._hanging[call, gpu] = threading.Event()
         try:
