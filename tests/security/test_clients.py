@@ -7,11 +7,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kvstow.cli.app import app
-from kvstow.client import Client, Credentials, EngineMemory, SessionState
+from kvstow.client import Client, Credentials, EngineMemory, Refused, SessionState
 from security.authority import Authority
 from security.rig import ENGINE_A, ENTRIES, READER, STRANGER, entry, write
-from support.client_engine import BLOCK_BYTES, BLOCK_COUNT, ClientEngine
+from support.client_engine import BLOCK_BYTES, BLOCK_COUNT, IDENTITY, ClientEngine
 from support.kvstowd import Kvstowd, running_kvstowd
+from support.memory import KEY_BYTES
 from support.waiting import wait_for
 
 
@@ -52,6 +53,17 @@ def test_an_engine_outlives_the_replacement_of_its_token(
             token_file(directory, "a-newer-token")
             engine.wait_open()
             engine.load([1, 2], [2, 3])
+
+
+def test_an_engine_may_start_before_its_token_is_known(daemon: Kvstowd, directory: Path) -> None:
+    mine = token_file(directory, STRANGER)
+    with Client(daemon.target, credentials=Credentials(token_file=mine)) as client:
+        with pytest.raises(Refused, match="UNAUTHENTICATED"):
+            client.open(IDENTITY, "engine")
+        with client.open(IDENTITY, "engine", must_connect=False) as session:
+            assert session.lookup("request", [b"k" * KEY_BYTES]).count == 0
+            token_file(directory, ENGINE_A)
+            wait_for(lambda: session.state is SessionState.OPEN, "an open session")
 
 
 def run(daemon: Kvstowd, *words: str, **variables: str) -> Result:

@@ -81,7 +81,7 @@ class HostPool:
             if error.errno != errno.EINVAL:
                 raise DeviceError(
                     f"cannot fault in the host pool of {readable(self.size_bytes)} beyond"
-                    f" {readable(start)}: {error.strerror}; lower its size"
+                    f" {readable(start)}: {error.strerror}; lower pool_size"
                 ) from error
             touch(self.memory, start, length)
 
@@ -136,5 +136,5 @@ def _check_fit(size_bytes: int, bounds: Iterable[Bound]) -> None:
             f"{b.source} leaves {readable(b.free_bytes)} ({b.remedy})" for b in tight
         )
         raise DeviceError(
-            f"a host pool of {readable(size_bytes)} does not fit: {found}; or lower its size"
+            f"a host pool of {readable(size_bytes)} does not fit: {found}; or lower pool_size"
         )
