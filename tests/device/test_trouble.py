@@ -179,12 +179,18 @@ def test_a_lost_context_is_said_and_nothing_more_is_tried(rig: CudaRig) -> None:
     rig.device.close_region(region)
 
 
-def test_a_context_that_cannot_be_made_is_tried_again_with_the_next_attach(rig: CudaRig) -> None:
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_context_that_cannot_be_made_is_tried_again_with_the_next_attach(
+    rig: CudaRig, after: int
+) -> None:
     with (
-        rig.driver.failing("create_stream", 2, "CUDA_ERROR_OUT_OF_MEMORY"),
+        rig.driver.failing("create_stream", 2, "CUDA_ERROR_OUT_OF_MEMORY", after),
         pytest.raises(DeviceError, match=r"create_stream says CUDA_ERROR_OUT_OF_MEMORY \(2\)"),
     ):
         attach(rig, gpu=1)
+    assert rig.driver.streams() == []
+    threads = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in threads if name.startswith("gpu-1-")]
     _, region = attach(rig, gpu=1)
     assert copy(rig, region).wait_end().failures == []
 

@@ -71,7 +71,7 @@ class Rules:
         self.holds_lock: Callable[[], bool] = lambda: False
         self._any_thread = any_thread
         self._thread = threading.local()
-        self._errors: dict[str, CudaError] = {}
+        self._errors: dict[str, tuple[CudaError, int]] = {}
         self._hung: set[int] = set()
         self._lost: set[int] = set()
         self._hanging: dict[tuple[str, int], threading.Event] = {}
@@ -79,9 +79,11 @@ class Rules:
         self._next = 1 << 40
 
     @contextmanager
-    def failing(self, call: str, code: int, name: str = "CUDA_ERROR_SOME") -> Iterator[None]:
-        """A call fails while the block runs."""
-        self._errors[call] = CudaError(code, name, call)
+    def failing(
+        self, call: str, code: int, name: str = "CUDA_ERROR_SOME", after: int = 0
+    ) -> Iterator[None]:
+        """A call fails while the block runs, but not the first `after` times."""
+        self._errors[call] = (CudaError(code, name, call), self.calls[call] + after)
         try:
             yield
         finally:
@@ -147,8 +149,9 @@ class Rules:
             self._hung.remove(threading.get_ident())
         if self.gpu in self._lost:
             raise CudaError(700, "CUDA_ERROR_ILLEGAL_ADDRESS", call)
-        if call in self._errors:
-            raise self._errors[call]
+        error, last_good = self._errors.get(call, (None, 0))
+        if error is not None and self.calls[call] > last_good:
+            raise error
 
     @property
     def calls_waiting(self) -> int:

@@ -107,7 +107,8 @@ class Lane:
         self.copies = Streams(self._prepare, THREADS, path.piece_bytes, name)
 
     def destroy(self) -> None:
-        """Destroy the stream and the events; the threads have ended."""
+        """Destroy the stream and the events; the threads have ended, or have nothing to do."""
+        self.copies.close()
         for worker in self._workers.values():
             self._path.driver.destroy_event(worker.event)
         self._path.driver.destroy_stream(self.stream)
