@@ -3,14 +3,20 @@
 import socket
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
+from grpc_health.v1 import (  # type: ignore[import-untyped]
+    health,
+    health_pb2,
+    health_pb2_grpc,
+)
 from structlog.testing import capture_logs
 
 from kvstow.server.rpc.alarm import PERIOD_S, Alarm
+from kvstow.server.rpc.probes import ProbePort
 from kvstow.server.rpc.status import Unauthenticated
 from kvstow.v1 import admin_pb2, cache_pb2
 from rpc.rig import Served, config, refused, served
@@ -131,6 +137,55 @@ def test_one_connection_s_streams_leave_threads_for_others(daemon: Guarded) -> N
     reasons = {refused(error)[1] for error in ended if isinstance(error, grpc.RpcError)}
     assert reasons <= {"TOO_MANY_CALLS"}
     assert None in ended
+
+
+def test_who_sends_nothing_to_the_port_of_the_probes_does_not_keep_them_out() -> None:
+    servicer = health.HealthServicer()
+    probes = ProbePort(servicer, "127.0.0.1:0")
+    probes.start()
+    with grpc.insecure_channel(f"127.0.0.1:{probes.port}") as channel:
+        silent = Silent(channel, CHECK, "", 40)
+        check = health_pb2_grpc.HealthStub(channel).Check
+        request = health_pb2.HealthCheckRequest()
+        assert check(request, timeout=LIMIT_S).status == health_pb2.HealthCheckResponse.SERVING
+        wait_for(lambda: silent.open_count() == 0, "the end of the calls")
+        assert silent.codes() == {grpc.StatusCode.CANCELLED}
+        for nonsense in ([], [b"\xff"]):
+            call: Any = channel.stream_unary(CHECK, None, None)
+            with pytest.raises(grpc.RpcError) as refusal:
+                call(iter(nonsense), timeout=LIMIT_S)
+            assert refused(refusal.value)[0] == "INVALID_ARGUMENT"
+        silent.end()
+    probes.stop()
+
+
+def test_a_stream_that_is_not_read_keeps_its_own_thread_and_no_other(directory: Path) -> None:
+    settings = config(max_sessions=4, max_spaces=4, max_leases=10_000, max_events=10_000)
+    with guarded(directory, settings, worker_count=8) as daemon:
+        a, b = daemon.engine(ENGINE_A), daemon.engine(ENGINE_B)
+        a.watch().cancel()
+        stub = daemon.cache(ENGINE_A)
+        stub.Store(a.store_request(1, [1]))
+        unread = stub.Watch(cache_pb2.WatchRequest(session_id=a.session_id), timeout=LIMIT_S)
+        assert next(unread).boot_id
+        names = [f"{number:0>1000}" for number in range(300)]  # more than a stream takes in unread
+        for name in names:
+            hold = a.lookup_request(
+                [1], hold=cache_pb2.HOLD_PREFIX, request=name, lease_ttl_s=0.001
+            )
+            stub.Lookup(hold)
+        wait_for(
+            lambda: not daemon.admin(READER).ListLeases(admin_pb2.ListLeasesRequest()).leases,
+            "the end of the leases",
+        )
+        assert works(daemon, ENGINE_A)
+        b.watch()
+        assert daemon.cache(ENGINE_B).Lookup(b.lookup_request([1])).groups
+        expired: set[str] = set()
+        while len(expired) < 300:
+            expired |= {event.lease_expired.request for event in next(unread).events} - {""}
+        assert expired == set(names)
+        unread.cancel()
 
 
 def test_watching_the_health_keeps_no_thread(daemon: Guarded) -> None:
