@@ -1,5 +1,6 @@
 """`kvstow status`: who the daemon is, whether it takes work, and with which settings."""
 
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ from cli.running import ask, run
 from kvstow.cli.app import app
 from kvstow.server.core.requests import ServerInfo
 from rpc.rig import Served, served
+from security.rig import ENGINE_A, ENTRIES, write
 from support.client_engine import BLOCK_BYTES, ClientEngine
-from support.kvstowd import Kvstowd
+from support.kvstowd import Kvstowd, running_kvstowd
 
 
 @pytest.fixture
@@ -106,3 +108,16 @@ def test_a_daemon_that_comes_late_is_waited_for(directory: Path) -> None:
 @pytest.mark.parametrize("wait", ["-1", "inf", "nan", "soon"])
 def test_a_wait_that_is_no_time_is_refused(wait: str) -> None:
     assert status("unix:/nowhere", "--wait", wait).exit_code == 2
+
+
+def test_an_engine_sees_what_its_token_allows(directory: Path) -> None:
+    tokens, mine = directory / "tokens", directory / "token"
+    write(tokens, ENTRIES)
+    mine.write_text(ENGINE_A)
+    with running_kvstowd(directory, tokens=tokens) as daemon:
+        shown = ["--token-file", str(mine), "status", "--target", daemon.target, "--wait", "0"]
+        result = CliRunner().invoke(app, shown)
+        assert result.exit_code == 0, result.output
+        assert "not shown to an engine's token" in result.stdout
+        found = json.loads(CliRunner().invoke(app, [*shown, "--json"]).stdout)
+    assert (found["state"], found["slots"], found["settings"]) == ("ready", None, None)

@@ -1,17 +1,20 @@
 """`kvstow status`: who the daemon is, whether it takes work, and with which settings."""
 
 import time
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, TypeAlias
 
 import typer
 
-from kvstow.client import Client, Unreachable
-from kvstow.v1 import cache_pb2
+from kvstow.client import Client, Refused, Unreachable
+from kvstow.v1 import admin_pb2, cache_pb2
 
 from . import rows, tables
 from .connection import REFUSED, UNREACHABLE, connected, fail, why_unreachable
 from .options import AsJson, Target
 from .printing import print_json, print_table
+
+Inside: TypeAlias = tuple[admin_pb2.GetStatsResponse, Sequence[admin_pb2.Setting]]
 
 _PERIOD_S = 0.2
 """Between two questions whether the daemon is ready."""
@@ -42,22 +45,38 @@ def status(
     with connected(target) as client:
         if wait is not None:
             _wait_ready(client, target, wait)
-        info = client.server_info()
-        stats, in_force = client.administration.stats(), client.administration.settings()
+        info, inside = client.server_info(), _look_inside(client)
     if as_json:
-        slots = [rows.slots_row(slots) for slots in stats.slots]
-        print_json(
-            rows.server_row(info)
-            | {
-                "free_extents": stats.free_extents,
-                "slots": slots,
-                "settings": rows.settings_row(in_force),
-            }
-        )
+        print_json(rows.server_row(info) | _inside_row(inside))
         return
     print_table(tables.server_table(target, info))
+    if inside is None:
+        typer.echo("The use of the pool and the settings are not shown to an engine's token.")
+        return
+    stats, in_force = inside
     print_table(tables.pool_table(stats))
     print_table(tables.settings_table(in_force, every=settings))
+
+
+def _look_inside(client: Client) -> Inside | None:
+    """What engines may not know; None for an engine."""
+    try:
+        return client.administration.stats(), client.administration.settings()
+    except Refused as refused:
+        if refused.reason != "NOT_PERMITTED":
+            raise
+        return None
+
+
+def _inside_row(inside: Inside | None) -> rows.Row:
+    if inside is None:
+        return {"free_extents": None, "slots": None, "settings": None}
+    stats, in_force = inside
+    return {
+        "free_extents": stats.free_extents,
+        "slots": [rows.slots_row(slots) for slots in stats.slots],
+        "settings": rows.settings_row(in_force),
+    }
 
 
 def _wait_ready(client: Client, target: str, wait_s: float) -> None:

@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kvstow.cli.doctor.machine import Machine
-from kvstow.cli.doctor.scene import Answer, Peer, Reach, Scene, SocketFile
+from kvstow.cli.doctor.scene import Answer, Peer, Reach, Scene, SocketFile, pool_of
 from kvstow.v1 import admin_pb2, cache_pb2
 
 GIB = 1 << 30
@@ -80,6 +81,7 @@ def scene(
     else:
         socket = SocketFile(Reach.OPEN, place, "owner", "group", 0o660, Peer(pid, "owner"))
     answer = Answer(said, admin_pb2.ListTransfersResponse(), 0.0, 0.0) if answers else None
-    return Scene(
+    all_but_pool = Scene(
         found, "unix:/run/kvstow.sock", socket, answer, ("it is away", "wait"), wanted_bytes
     )
+    return replace(all_but_pool, pool=pool_of(all_but_pool))

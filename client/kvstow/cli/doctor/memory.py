@@ -69,12 +69,11 @@ def check_pool(scene: Scene) -> Finding | None:
     process, pool = scene.process, scene.pool_bytes
     if scene.answer is None or process is None or pool is None:
         return None
-    mapping = kernel.pool_mapping(scene.machine, process, pool)
-    if mapping is None:
+    if scene.pool is None:
         advice = "run this as the daemon's user, or as root, to see its huge pages and NUMA nodes"
         return warning("pool", "the pool of the daemon's process cannot be seen", advice)
-    share = 100 * mapping.huge_bytes // pool
-    return fine("pool", f"{size(pool)} in {mapping.path}, {share} % of it in huge pages")
+    share = 100 * scene.pool.huge_bytes // pool
+    return fine("pool", f"{size(pool)} in {scene.pool.path}, {share} % of it in huge pages")
 
 
 def check_huge_pages(scene: Scene) -> Finding | None:
@@ -121,11 +120,10 @@ def check_numa(scene: Scene) -> Finding | None:
         return None
     if len(nodes) == 1:
         return fine("numa", "one node")
-    process, pool = scene.process, scene.pool_bytes
-    if process is None or pool is None or scene.answer is None:
-        return fine("numa", f"{len(nodes)} nodes")
-    mapping = kernel.pool_mapping(scene.machine, process, pool)
-    shares = {} if mapping is None else kernel.bytes_by_node(scene.machine, process, mapping)
+    process, mapping, machine = scene.process, scene.pool, scene.machine
+    if process is None or mapping is None:
+        return fine("numa", f"{len(nodes)} nodes; where the pool lies cannot be seen")
+    shares = kernel.bytes_by_node(machine, process, mapping)
     if not shares:
         return fine("numa", f"{len(nodes)} nodes; where the pool lies cannot be seen")
     where = ", ".join(f"{size(share)} on node {node}" for node, share in sorted(shares.items()))

@@ -8,7 +8,7 @@ import stat
 import struct
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from kvstow.client import Client, KvstowError, Refused
 from kvstow.client.target import socket_path
 from kvstow.v1 import admin_pb2, cache_pb2
 
+from .kernel import PoolMapping, pool_mapping
 from .machine import Machine
 
 _ANSWER_S = 1.0
@@ -96,6 +97,7 @@ class Scene:
         answer: what the daemon says; None if it does not.
         trouble: why it does not, and what to do.
         wanted_bytes: the size of the pool that a daemon shall have which is not there yet.
+        pool: where the daemon's process has its pool; None if that cannot be seen.
     """
 
     machine: Machine
@@ -104,6 +106,7 @@ class Scene:
     answer: Answer | None = None
     trouble: tuple[str, str] = ("", "")
     wanted_bytes: int | None = None
+    pool: PoolMapping | None = None
 
     @property
     def process(self) -> str | None:
@@ -128,9 +131,7 @@ def this_user() -> str:
     return _user(os.geteuid())
 
 
-def look(
-    target: str, client: Client, wanted_bytes: int | None, machine: Machine | None = None
-) -> Scene:
+def look(target: str, client: Client, wanted_bytes: int | None) -> Scene:
     """Gather everything. Takes a few seconds at most, if the daemon does not answer."""
     found = _socket_file(target)
     answer, trouble = None, ("", "")
@@ -142,7 +143,15 @@ def look(
         except KvstowError as error:
             advice = "see the daemon's log, and whether its process is stopped or short of CPU"
             trouble = f"it does not answer: {error}", advice
-    return Scene(machine or Machine(), target, found, answer, trouble, wanted_bytes)
+    scene = Scene(Machine(), target, found, answer, trouble, wanted_bytes)
+    return replace(scene, pool=pool_of(scene))
+
+
+def pool_of(scene: Scene) -> PoolMapping | None:
+    """Where the daemon's process has its pool. Looks at its page tables: 15 ms for each GiB without huge pages."""
+    if scene.answer is None or scene.process is None or scene.pool_bytes is None:
+        return None
+    return pool_mapping(scene.machine, scene.process, scene.pool_bytes)
 
 
 def _ask(client: Client) -> Answer:
