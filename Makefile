@@ -26,6 +26,7 @@ VLLM_DEMO := .venv-vllm/.setup-demo
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test coverage bench proto wheel clean distclean
 .PHONY: vllm-env vllm-demo test-vllm bench-vllm
+.PHONY: gpu-check gpu-check-deps gpu-check-dry
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
 .PHONY: check-metrics metrics-page metrics-picture check-dashboards dashboards test-operate
 .PHONY: check-settings settings-page
@@ -178,6 +179,26 @@ test-vllm: $(VLLM) ## run the tests of the connector in a real vLLM, on the CPU
 
 bench-vllm: $(VLLM) ## measure what the connector costs vLLM's scheduler
 	PYTHONPATH=tests $(VLLM_BIN)/python -m bench.bench_connector
+
+# What an image with torch, gRPC and protobuf lacks to run the daemon: carried there as a folder.
+GPU_PYTHON ?= python3
+GPU_DEPS := .gpu-check
+GPU_PACKAGES := pydantic pydantic-core pydantic-settings annotated-types typing-inspection \
+	python-dotenv structlog grpcio-health-checking==1.71.2 grpcio-reflection==1.71.2
+
+gpu-check-deps: $(SETUP) ## make the folder .gpu-check, for machines with a GPU and Python 3.12 but no package index
+	@rm -rf $(GPU_DEPS)
+	$(PIP) install --target $(GPU_DEPS) --no-deps .
+	@rm -rf $(GPU_DEPS)/kvstow $(GPU_DEPS)/bin
+	$(PIP) install --target $(GPU_DEPS) --no-deps --only-binary=:all: --python-version 3.12 \
+		--platform manylinux2014_x86_64 $(GPU_PACKAGES)
+
+gpu-check: ## run the check that needs a GPU: under 8 minutes, a table last, gpu-check.json
+	PYTHONPATH=proto:server:client:$(GPU_DEPS) $(GPU_PYTHON) -m bench.gpu_check \
+		--json $${OUT:-.}/gpu-check.json
+
+gpu-check-dry: $(DEMO) ## go through the plan of gpu-check over the model of the driver
+	PYTHONPATH=tests $(BIN)/python -m bench.gpu_check --dry-run
 
 wheel: $(SETUP) ## build the wheel into dist/
 	$(PIP) wheel --no-deps --wheel-dir dist .

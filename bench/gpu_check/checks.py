@@ -1,0 +1,153 @@
+"""That it is right: bytes, fences, suspension, death."""
+
+import time
+from collections.abc import Callable
+
+from kvstow.client import Client, KvstowError
+
+from .engine import WAIT_S, CheckEngine, CheckError, done, new_keys
+from .gpu import Gpu
+from .plan import Plan
+from .report import FAILED, MISSED, OK, Report
+
+VICTIM = 1 << 20
+"""Bytes of a block of the engine that is killed."""
+
+VICTIM_BLOCKS = 256
+SLACK_BYTES = 64 << 20
+"""The GPU's free memory is not counted to the byte: others allocate too."""
+
+_POLL_S = 0.05
+
+
+def check_bytes(client: Client, gpu: Gpu, plan: Plan, report: Report) -> None:
+    """What was stored comes back, to other blocks, whatever the sizes."""
+    for piece_bytes in plan.exact_pieces:
+        wrong, compared = 0, 0
+        with CheckEngine(client, gpu, piece_bytes, 2 * max(plan.counts)) as engine:
+            for seed, count in enumerate(plan.counts):
+                source = list(range(count))
+                target = list(
+                    range(2 * max(plan.counts) - 1, 2 * max(plan.counts) - 1 - count, -1)
+                )
+                keys = new_keys(count)
+                engine.buffer.fill(source, seed * 10_000)
+                done(engine.store(keys, source))
+                engine.buffer.fill(target, -1)
+                done(engine.load(keys, target))
+                wrong += engine.buffer.wrong(target, seed * 10_000)
+                compared += count
+        verdict = FAILED if wrong else OK
+        report.add(
+            "bytes", f"{piece_bytes >> 10} KiB", f"{wrong} of {compared} blocks wrong", verdict
+        )
+
+
+def check_fences(client: Client, gpu: Gpu, plan: Plan, report: Report) -> None:
+    """Copies come after the kernels that were queued before their fence; without fences they may not."""
+    for fenced in (True, False):
+        stale, late = 0, 0
+        with CheckEngine(client, gpu, 1 << 16, 4) as engine:
+            for seed in range(plan.fence_rounds):
+                stale += not _store_after_kernel(engine, gpu, seed, fenced=fenced)
+                late += not _load_after_kernel(engine, gpu, seed, fenced=fenced)
+        what = "with fences" if fenced else "without, which shows that it matters"
+        verdict = OK if (stale == late == 0) == fenced else FAILED
+        result = f"{stale} stores and {late} loads of {plan.fence_rounds} too early"
+        report.add("fences", what, result, verdict)
+
+
+def _store_after_kernel(engine: CheckEngine, gpu: Gpu, seed: int, *, fenced: bool) -> bool:
+    """Store a block that a long kernel writes; whether that is what was stored."""
+    keys = new_keys(1)
+    engine.buffer.fill([0], -seed - 2)
+    gpu.synchronize()
+    gpu.sleep()
+    engine.buffer.fill([0], seed)
+    done(engine.store(keys, [0], fenced=fenced))
+    gpu.synchronize()
+    done(engine.load(keys, [1]))
+    return engine.buffer.wrong([1], seed) == 0
+
+
+def _load_after_kernel(engine: CheckEngine, gpu: Gpu, seed: int, *, fenced: bool) -> bool:
+    """Load into a block that a long kernel still reads; whether it read what was there."""
+    keys = new_keys(1)
+    engine.buffer.fill([2], seed)
+    engine.buffer.fill([3], -seed - 2)
+    done(engine.store(keys, [2]))
+    gpu.synchronize()
+    gpu.sleep()
+    read = engine.buffer.snapshot(3)
+    done(engine.load(keys, [3], fenced=fenced))
+    return read(-seed - 2) and engine.buffer.wrong([3], seed) == 0
+
+
+def check_suspension(client: Client, gpu: Gpu, plan: Plan, report: Report) -> None:
+    """A detached rank's memory can be freed, and others attached; what was stored is there still."""
+    piece_bytes, count = max(plan.rate_pieces), min(plan.most_blocks, 64)
+    blocks, keys = list(range(count)), new_keys(count)
+    with CheckEngine(client, gpu, piece_bytes, count) as engine:
+        engine.buffer.fill(blocks, 5)
+        done(engine.store(keys, blocks))
+        before = gpu.free_bytes()
+        if not engine.session.detach(0, WAIT_S):
+            raise CheckError("the memory was not given back")
+        engine.buffer.free()
+        freed = gpu.free_bytes() - before
+        engine.buffer = gpu.buffer(piece_bytes, count)
+        gpu.synchronize()
+        engine.attach()
+        done(engine.load(keys, blocks))
+        wrong = engine.buffer.wrong(blocks, 5)
+    free = freed >= piece_bytes * count
+    verdict = OK if free and not wrong else FAILED
+    result = f"{freed >> 20} MiB freed while detached, {wrong} of {count} blocks wrong afterwards"
+    report.add("suspension", "detach, free, attach", result, verdict)
+
+
+def check_death(client: Client, gpu: Gpu, plan: Plan, target: str, report: Report) -> None:
+    """The memory of an engine that was killed in mid-copy is free within seconds, and the daemon serves others."""
+    base = gpu.free_bytes()
+    with gpu.victim(target) as victim:
+        held = base - gpu.free_bytes()
+        victim.kill()
+        began = time.monotonic()
+        while gpu.free_bytes() < base - SLACK_BYTES and time.monotonic() - began < WAIT_S:
+            time.sleep(_POLL_S)
+        seconds, left = time.monotonic() - began, base - gpu.free_bytes()
+    verdict = OK if left <= SLACK_BYTES else FAILED
+    result = f"{held >> 20} MiB held, {max(left, 0) >> 20} MiB left {seconds:.1f} s after the kill"
+    report.add("death", "an engine killed in mid-copy", result, verdict)
+    with CheckEngine(client, gpu, max(plan.exact_pieces), 4) as engine:
+        keys = new_keys(2)
+        engine.buffer.fill([0, 1], 7)
+        done(engine.store(keys, [0, 1]))
+        done(engine.load(keys, [2, 3]))
+        wrong = engine.buffer.wrong([2, 3], 7)
+    trouble = [gpu.trouble for gpu in client.server_info().gpus if gpu.trouble]
+    verdict = FAILED if wrong or trouble else OK
+    report.add("death", "its successor", f"{wrong} of 2 blocks wrong {' '.join(trouble)}", verdict)
+
+
+def store_without_end(client: Client, gpu: Gpu, piece_bytes: int, say: Callable[[], None]) -> None:
+    """What the engine does that is killed; says once that it is at it."""
+    blocks = list(range(VICTIM_BLOCKS))
+    engine = CheckEngine(client, gpu, piece_bytes, VICTIM_BLOCKS)
+    engine.buffer.fill(blocks, 3)
+    gpu.synchronize()
+    done(engine.store(new_keys(VICTIM_BLOCKS), blocks))
+    say()
+    while True:
+        try:
+            engine.store(new_keys(VICTIM_BLOCKS), blocks).wait(WAIT_S)
+        except KvstowError:
+            return
+
+
+def check_pinned(client: Client, report: Report) -> None:
+    """The daemon says that it uses CUDA, sees the GPU, and has page-locked its pool."""
+    info = client.server_info()
+    seen = ", ".join(f"{gpu.name} {gpu.uuid}" for gpu in info.gpus)
+    verdict = OK if info.pinned and info.gpus else MISSED
+    report.add("daemon", "sees", seen or f"no GPU: {info.cuda_off}", verdict)
