@@ -92,7 +92,7 @@ class PoolHistory(RuleBasedStateMachine):
         count = self.pool.room(table, wanted, protected)
         assert count == min(wanted, free + evictable + len(others) * table.slots_per_extent)
         assert self.ready() == ready
-        slots = self.pool.take(table, count, protected)
+        slots = self.pool.take(table, count, protected, float(self.key_count))
         assert slots == sorted(set(slots))
         assert len(slots) == count
         assert busy.isdisjoint((size, slot) for slot in slots)
@@ -205,14 +205,14 @@ def test_a_victim_without_a_block_is_our_own_mistake() -> None:
     """A slot that is in the order of eviction although nothing is stored in it."""
     pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, lru)
     table = pool.table(SLOT_BYTES)
-    table.policy.insert(pool.take(table, 4, {}))
+    table.policy.insert(pool.take(table, 4, {}, 0.0))
     table.busy_count = 0
     with pytest.raises(BooksError, match="holds no block"):
-        pool.take(table, 1, {})
+        pool.take(table, 1, {}, 0.0)
 
 
 def test_a_slot_without_a_block_has_no_identity() -> None:
     pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, named_policy("arc"))
     table = pool.table(SLOT_BYTES)
     with pytest.raises(BooksError, match="identity"):
-        table.policy.insert(pool.take(table, 1, {}))
+        table.policy.insert(pool.take(table, 1, {}, 0.0))

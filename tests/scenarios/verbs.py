@@ -23,6 +23,7 @@ VERBS: dict[str, Callable[[World, Command], str]] = {
     "drop": work.drop,
     "due": views.due,
     "events": lives.events,
+    "evictions": views.evictions,
     "finish": work.finish,
     "keys": views.keys,
     "kill": lives.kill,

@@ -80,3 +80,8 @@ def counters(world: World, command: Command) -> str:
 def totals(world: World, _command: Command) -> str:
     """totals: what happened so far, apart from what spaces count"""
     return wording.totals(world.ledger.snapshot(now=world.now).counters)
+
+
+def evictions(world: World, _command: Command) -> str:
+    """evictions: how many blocks left by policy, why, and how long after their last use"""
+    return wording.evictions(world.ledger.snapshot(now=world.now).evictions)

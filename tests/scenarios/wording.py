@@ -15,6 +15,7 @@ from kvstow.server.core.events import (
     TransferEnded,
     TransferOverdue,
 )
+from kvstow.server.core.pool import Evictions
 from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, TableView, TransferView
 from kvstow.server.core.spaces import SpaceCounters
 from kvstow.server.core.types import (
@@ -205,9 +206,19 @@ def counters(found: SpaceCounters) -> str:
             f"{count(found.lookups, 'lookup')}: {_counts(lookups)}",
             f"offered: {_counts(found.offered)}",
             f"blocks: {_counts(blocks)}",
+            f"dropped by: {_counts({reason.value: n for reason, n in found.dropped.items()})}",
+            f"never stored: {_counts(found.unstored)}",
             count(found.resets, "reset"),
         ]
     )
+
+
+def evictions(found: Evictions) -> str:
+    """How many and why; ages that did not occur are left out."""
+    bounds = (*(f"up to {bound:g}s" for bound in found.age_s.bounds), "older")
+    ages = dict(zip(bounds, found.age_s.counts, strict=True))
+    reasons = {"capacity": found.capacity, "reclaimed": found.reclaimed}
+    return f"{_counts(reasons)}\nunused for: {_counts(ages)}, {found.age_s.total:g}s in all"
 
 
 def totals(found: Counters) -> str:
@@ -215,6 +226,7 @@ def totals(found: Counters) -> str:
     transfers = {
         f"{kind.value} {state.name}": number for (kind, state), number in found.transfers.items()
     }
+    sizes = (*(f"up to {bound:g}" for bound in found.lookup_keys.bounds), "more")
     others = {
         "leases expired": found.leases_expired,
         "transfers overdue": found.overdue,
@@ -225,6 +237,8 @@ def totals(found: Counters) -> str:
         [
             f"{count(found.sessions_opened, 'session')} opened, ended: {_counts(found.session_ends)}",
             f"transfers: {_counts(transfers)}",
+            f"dropped by: {_counts({reason.value: n for reason, n in found.dropped.items()})}",
+            f"keys of lookups: {_counts(dict(zip(sizes, found.lookup_keys.counts, strict=True)))}",
             _counts(others),
         ]
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from .admission import Admission
 from .deadlines import Deadlines, GraceDue, LeaseDue, SweepDue, TransferDue
+from .distributions import Distribution
 from .errors import NoSuchSession, NoSuchSpace, StaleGeneration
 from .events import Event, ResetDrained, TransferEnded
 from .pool import HostPool
@@ -18,6 +19,7 @@ from .spaces import Space
 from .transfers import Lease, Transfer
 from .types import (
     BlockFailure,
+    DropReason,
     Identity,
     LeaseId,
     SessionId,
@@ -56,6 +58,10 @@ class Limits:
     grace_s: float = 10.0
 
 
+LOOKUP_BOUNDS = (1, 4, 16, 64, 256, 1024, 4096)
+"""Keys: with blocks of 16 tokens, requests of up to 64 thousand tokens."""
+
+
 @dataclass(slots=True)
 class Counters:
     """What happened since the start, apart from what a space counts; every field only rises."""
@@ -67,6 +73,10 @@ class Counters:
     overdue: int = 0
     late_completions: int = 0
     events_lost: int = 0
+    dropped: Counter[DropReason] = field(default_factory=Counter)
+    """READY blocks that were dropped, those of spaces that are gone included."""
+    lookup_keys: Distribution = field(default_factory=lambda: Distribution(LOOKUP_BOUNDS))
+    """Keys of each lookup, over all its groups."""
 
 
 @dataclass(slots=True)
@@ -178,6 +188,12 @@ class Books:
         self.deadlines.drop(LeaseDue(lease))
         return found
 
+    def count_dropped(self, space: Space, reason: DropReason, count: int) -> None:
+        """READY blocks of a space were dropped."""
+        if count:
+            space.counters.dropped[reason] += count
+            self.counters.dropped[reason] += count
+
     def begin_transfer(self, session: Session, transfer: Transfer) -> None:
         """Enter a transfer that owns its slots from now on."""
         self.transfers[transfer.session, transfer.id] = transfer
@@ -194,6 +210,7 @@ class Books:
             for part in transfer.parts:
                 if not part.index.retired:
                     part.index.abort(part.keys)
+                self.spaces[transfer.space].counters.unstored["ABANDONED"] += len(part.keys)
         if transfer.state is TransferState.QUEUED:
             self.release_slots(transfer, now)
             self.end_transfer(transfer, TransferState.ABANDONED, (), now)

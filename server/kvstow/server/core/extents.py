@@ -1,6 +1,7 @@
 """An extent: a fixed piece of the host pool while it serves one slot size."""
 
 from array import array
+from collections.abc import Sequence
 
 UNUSED = float("-inf")
 """Before every moment: an extent without blocks is colder than any other."""
@@ -17,9 +18,10 @@ class Extent:
             garbage collector would walk lists: there are many after a reset.
         busy_count: slots that are held or taken; such an extent cannot be reclaimed.
         used_at: when a slot of it was last stored or read, in seconds of the caller's clock; UNUSED if all are free.
+        uses: when each slot was last used, by position; of a free one it means nothing.
     """
 
-    __slots__ = ("busy_count", "free", "number", "place", "shift", "used_at")
+    __slots__ = ("busy_count", "free", "number", "place", "shift", "used_at", "uses")
 
     def __init__(self, number: int, place: int, slot_count: int) -> None:
         first = place * slot_count
@@ -29,3 +31,14 @@ class Extent:
         self.free = array("q", range(first + slot_count - 1, first - 1, -1))
         self.busy_count = 0
         self.used_at = UNUSED
+        self.uses = array("d", bytes(8 * slot_count))
+
+    def use(self, slots: Sequence[int], now: float) -> None:
+        """Some of its slots, rising, are used."""
+        first = self.place * len(self.uses)
+        start, end = slots[0] - first, slots[-1] - first + 1
+        if end - start == len(slots):
+            self.uses[start:end] = array("d", (now,)) * len(slots)
+        else:
+            for slot in slots:
+                self.uses[slot - first] = now

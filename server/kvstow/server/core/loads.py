@@ -10,6 +10,7 @@ from .spaces import Space
 from .transfers import Part, Transfer, group_copies
 from .types import (
     BlockFailure,
+    DropReason,
     GroupBlocks,
     LeaseId,
     SessionId,
@@ -119,7 +120,7 @@ def finish(
     failed = {failure.position for failure in failures}
     settle = _settle_store if transfer.kind is TransferKind.STORE else _settle_load
     for part in transfer.parts:
-        settle(space, part, failed, now)
+        settle(books, space, part, failed, now)
     state = TransferState.FAILED if failures else TransferState.DONE
     books.end_transfer(transfer, state, failures, now)
     return state
@@ -144,26 +145,27 @@ def cancel(
     return ended, abandoned
 
 
-def _settle_store(space: Space, part: Part, failed: set[int], now: float) -> None:
+def _settle_store(books: Books, space: Space, part: Part, failed: set[int], now: float) -> None:
     keys, slots = part.keys, part.slots
     if failed:
         good = [at for at, position in enumerate(part.positions) if position not in failed]
         bad = [at for at, position in enumerate(part.positions) if position in failed]
         part.index.abort([keys[at] for at in bad])
         part.table.give_back([slots[at] for at in bad])
+        space.counters.unstored[TransferState.FAILED.name] += len(bad)
         keys, slots = [keys[at] for at in good], [slots[at] for at in good]
     part.index.publish(keys)
     part.table.settle(slots, keys, part.index, now)
     space.counters.stored_blocks += len(slots)
 
 
-def _settle_load(space: Space, part: Part, failed: set[int], now: float) -> None:
+def _settle_load(books: Books, space: Space, part: Part, failed: set[int], now: float) -> None:
     # A block that could not be read is dropped: offering it again would fail the same request for ever.
     bad = [
         slot
         for slot, position in zip(part.slots, part.positions, strict=True)
         if position in failed
     ]
-    space.counters.dropped_blocks += part.table.orphan(bad)
+    books.count_dropped(space, DropReason.FAILED_LOAD, part.table.orphan(bad))
     part.table.unhold(part.slots, now)
     space.counters.loaded_blocks += len(part.slots) - len(bad)

@@ -65,13 +65,14 @@ def lookup(
         space.counters.pending_blocks += hit.pending_count
         space.counters.missed_blocks += len(group.keys) - hit.hit_count - hit.pending_count
     space.counters.lookups += 1
+    books.counters.lookup_keys.record(sum(len(group.keys) for group in groups))
     if options.hold is not Hold.NONE:
         lease = _lease(books, session, options, found, now) if found else None
         books.tighten(now)
         if lease is not None:
             return LookupResult(generation, tuple(hits), lease.id, lease.expires_at)
     elif options.touch:
-        _touch(found)
+        _touch(found, now)
     return LookupResult(generation, tuple(hits), None, None)
 
 
@@ -125,9 +126,9 @@ def _miss(group: GroupKeys, options: LookupOptions) -> tuple[GroupHits, Sequence
     ), ()
 
 
-def _touch(found: Sequence[Held]) -> None:
+def _touch(found: Sequence[Held], now: float) -> None:
     for held in found:
-        held.table.touch(held.slots)
+        held.table.touch(held.slots, now)
 
 
 def _lease(

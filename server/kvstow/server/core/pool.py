@@ -10,7 +10,9 @@ cannot be had it gives back loose holds, so that what is still to be done little
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from .distributions import Distribution
 from .errors import BlockTooLarge, BooksError
 from .extents import Extent
 from .index import BlockIndex
@@ -23,8 +25,26 @@ Protected = Mapping[int, Collection[int]]
 PolicyFactory = Callable[[Callable[[int], int]], EvictionPolicy]
 """Makes a policy; it is given a function from a slot to a number that identifies the block in it."""
 
+AGE_BOUNDS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
+"""Of the ages at which blocks are evicted: less than a minute is a pool far too small, more than a day a large one."""
+
 TIGHTEN_LIMIT = 1 << 13
 """Loose holds that are given back in one step, which takes about two milliseconds."""
+
+
+@dataclass(slots=True)
+class Evictions:
+    """Blocks that left by policy, over all spaces since the start; every field only rises.
+
+    Attributes:
+        capacity: to make room for others of their slot size.
+        reclaimed: because their extent was taken for another slot size.
+        age_s: of the first kind, seconds since their last use; two blocks of each batch stand for the batch.
+    """
+
+    capacity: int = 0
+    reclaimed: int = 0
+    age_s: Distribution = field(default_factory=lambda: Distribution(AGE_BOUNDS_S))
 
 
 class HostPool:
@@ -40,6 +60,7 @@ class HostPool:
         self.extent_bytes = extent_bytes
         self.extent_count = size_bytes // extent_bytes
         self.tables: dict[int, SlotTable] = {}
+        self.evictions = Evictions()
         self._unused = list(range(self.extent_count - 1, -1, -1))
         self._make_policy = make_policy
 
@@ -102,7 +123,7 @@ class HostPool:
         have += self._reclaimable_count(table, protected) * table.slots_per_extent
         return min(wanted, have)
 
-    def take(self, table: SlotTable, count: int, protected: Protected) -> list[int]:
+    def take(self, table: SlotTable, count: int, protected: Protected, now: float) -> list[int]:
         """Slots for a transfer, ascending; `room` must have said that there are as many."""
         self._hand_back_retired(table, count)
         while table.free_count < count and self._unused:
@@ -110,7 +131,7 @@ class HostPool:
         if table.free_count < count:
             self._widen(table, count, protected)
         if table.free_count < count:
-            self._evict(table, count - table.free_count, protected.get(table.slot_bytes, ()))
+            self._evict(table, count - table.free_count, protected.get(table.slot_bytes, ()), now)
         return table.take(count)
 
     def forget_tables(self, in_use: Collection[int]) -> None:
@@ -166,12 +187,18 @@ class HostPool:
             self._reclaim(*found)
             table.add_extent(self._unused.pop())
 
-    def _evict(self, table: SlotTable, count: int, kept: Collection[int]) -> None:
+    def _evict(self, table: SlotTable, count: int, kept: Collection[int], now: float) -> None:
         slots = table.policy.evict(count, kept)
-        self._forget(table, slots)
+        self.evictions.capacity += self._forget(table, slots)
+        # They come coldest first: the middle block of either half stands for that half.
+        for half in (slots[: count // 2], slots[count // 2 :]):
+            if half:
+                age_s = now - table.last_use(half[len(half) // 2])
+                self.evictions.age_s.record(age_s, len(half))
         table.clear(slots)
 
-    def _forget(self, table: SlotTable, slots: Sequence[int]) -> None:
+    def _forget(self, table: SlotTable, slots: Sequence[int]) -> int:
+        """Take blocks out of their indexes; returns how many a lookup could have found."""
         owners, keys = table.owners, table.keys
         evicted: dict[BlockIndex, list[bytes]] = defaultdict(list)
         for slot in slots:
@@ -179,10 +206,13 @@ class HostPool:
             if owner is None or key is None:
                 raise BooksError(f"slot {slot} was chosen for eviction but holds no block")
             evicted[owner].append(key)
+        count = 0
         for index, gone in evicted.items():
             index.evict(gone)
             if not index.retired:
                 index.evicted_count += len(gone)
+                count += len(gone)
+        return count
 
     def _reclaimable_count(self, table: SlotTable, protected: Protected) -> int:
         """How many extents `_reclaimable` would find, without walking them."""
@@ -224,7 +254,7 @@ class HostPool:
     def _reclaim(self, table: SlotTable, extent: Extent) -> None:
         slots = [slot for slot in table.slots_of(extent) if table.owners[slot] is not None]
         table.policy.withdraw(slots)
-        self._forget(table, slots)
+        self.evictions.reclaimed += self._forget(table, slots)
         table.clear(slots)
         table.drop_extent(extent)
         self._unused.append(extent.number)

@@ -5,10 +5,12 @@ from .errors import SpaceInUse
 from .events import SpaceReset
 from .index import BlockIndex
 from .spaces import Space
-from .types import ResetResult, SpaceId, TransferKind, TransferState
+from .types import DropReason, ResetResult, SpaceId, TransferKind, TransferState
 
 
-def reset(books: Books, space_id: SpaceId, *, now: float) -> ResetResult:
+def reset(
+    books: Books, space_id: SpaceId, *, now: float, reason: DropReason = DropReason.RESET
+) -> ResetResult:
     """See `Ledger.reset`."""
     space = books.space(space_id)
     dropped = space.ready_count
@@ -17,7 +19,7 @@ def reset(books: Books, space_id: SpaceId, *, now: float) -> ResetResult:
     for lease in [lease.id for lease in books.leases.values() if lease.space == space_id]:
         books.void_lease(lease, now)
     books.tighten(now)
-    space.counters.dropped_blocks += dropped
+    books.count_dropped(space, reason, dropped)
     space.counters.resets += 1
     space.generation += 1
     space.draining.append(space.generation)
@@ -34,7 +36,7 @@ def drop_space(books: Books, space_id: SpaceId, *, now: float) -> int:
         raise SpaceInUse(
             f"space {space_id} has {space.sessions} sessions", sessions=space.sessions
         )
-    dropped = reset(books, space_id, now=now).dropped_count
+    dropped = reset(books, space_id, now=now, reason=DropReason.DROP_SPACE).dropped_count
     books.forget_space(space)
     return dropped
 

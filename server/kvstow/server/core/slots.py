@@ -188,11 +188,7 @@ class SlotTable:
         self.backlog.setdefault(index, []).append((slots, now))
 
     def tighten(self, index: BlockIndex, limit: int) -> int:
-        """Give back up to `limit` loose holds of an index, the newest first and of each batch the tail first.
-
-        Returns:
-            How many; none when none is left.
-        """
+        """Give back up to `limit` loose holds of an index, newest first, of each batch the tail; returns how many."""
         batches, count = self.backlog[index], 0
         while batches and count < limit:
             slots, since = batches.pop()
@@ -205,10 +201,18 @@ class SlotTable:
             del self.backlog[index]
         return count
 
-    def touch(self, slots: Sequence[int]) -> None:
+    def touch(self, slots: Sequence[int], now: float) -> None:
         """READY slots were asked for; those that are held are warm anyway."""
         holds = self.holds
-        self.policy.touch([slot for slot in slots if not holds[slot]])
+        touched = [slot for slot in slots if not holds[slot]]
+        for extent, run in self._by_extent(touched):
+            extent.use(run, now)
+        self.policy.touch(touched)
+
+    def last_use(self, slot: int) -> float:
+        """When a READY slot without a hold was stored, read or asked for."""
+        place, position = divmod(slot, self.slots_per_extent)
+        return self.extents[place].uses[position]
 
     def orphan(self, slots: Iterable[int]) -> int:
         """Held slots leave their index, if they are in one still; they are free once their readers have ended.
@@ -234,11 +238,7 @@ class SlotTable:
         self._push_free(slots)
 
     def drain(self, index: BlockIndex) -> bool:
-        """Hand back some slots of a retired index; those that are held still are free once their readers have ended.
-
-        Returns:
-            False when nothing is left, or the index is not retired.
-        """
+        """Hand back some slots of an index, if it is retired; False when none is left. Held ones are free after their reads."""
         slots = index.drain_shard() if index.retired else []
         unheld = [slot for slot in slots if not self.holds[slot]]
         index.held_count -= len(slots) - len(unheld)
@@ -275,6 +275,7 @@ class SlotTable:
         for extent, run in self._by_extent(slots):
             extent.busy_count -= len(run)
             extent.used_at = max(extent.used_at, used_at)
+            extent.use(run, used_at)
             if not extent.busy_count:
                 self.idle_count += 1
         self.busy_count -= len(slots)

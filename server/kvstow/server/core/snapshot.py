@@ -4,6 +4,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from .books import Books, Counters
+from .pool import Evictions
 from .spaces import Space, SpaceCounters
 from .transfers import Transfer
 from .types import Identity, LeaseId, SessionId, SpaceId, TransferId, TransferKind, TransferState
@@ -39,7 +40,7 @@ class SpaceView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """One session."""
+    """One session; `unacknowledged` events, of which `reports` are terminal reports; `lost_events` ever."""
 
     id: SessionId
     name: str
@@ -51,6 +52,8 @@ class SessionView:
     leases: int
     held_blocks: int
     unacknowledged: int
+    reports: int
+    lost_events: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything at one moment; `counters` is a copy."""
+    """Everything at one moment; `counters` and `evictions` are copies."""
 
     extent_bytes: int
     extents: int
@@ -94,6 +97,7 @@ class Snapshot:
     transfers: tuple[TransferView, ...]
     leases: tuple[LeaseView, ...]
     counters: Counters
+    evictions: Evictions
 
 
 def snapshot(books: Books, *, now: float) -> Snapshot:
@@ -108,6 +112,7 @@ def snapshot(books: Books, *, now: float) -> Snapshot:
         transfers=tuple(_transfer(transfer, now) for transfer in books.transfers.values()),
         leases=_leases(books, now),
         counters=deepcopy(books.counters),
+        evictions=deepcopy(books.pool.evictions),
     )
 
 
@@ -164,6 +169,8 @@ def _sessions(books: Books, now: float) -> tuple[SessionView, ...]:
             leases=len(session.leases),
             held_blocks=sum(books.leases[lease].block_count for lease in session.leases.values()),
             unacknowledged=len(session.outbox),
+            reports=session.outbox.report_count,
+            lost_events=session.outbox.lost_count,
         )
         for session in books.sessions.values()
     )

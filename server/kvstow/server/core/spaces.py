@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from .index import BlockIndex
 from .slots import SlotTable
-from .types import Identity, SpaceId
+from .types import DropReason, Identity, SpaceId
 
 
 @dataclass(slots=True)
@@ -24,10 +24,17 @@ class SpaceCounters:
     stored_blocks: int = 0
     loaded_blocks: int = 0
     evicted_blocks: int = 0
-    dropped_blocks: int = 0
     resets: int = 0
     offered: Counter[str] = field(default_factory=Counter)
     """Offered blocks by the name of their StoreStatus."""
+    unstored: Counter[str] = field(default_factory=Counter)
+    """Accepted blocks that never became READY: of a FAILED or an ABANDONED store."""
+    dropped: Counter[DropReason] = field(default_factory=Counter)
+
+    @property
+    def dropped_blocks(self) -> int:
+        """READY blocks that were dropped, for any reason."""
+        return self.dropped.total()
 
 
 @dataclass(slots=True)

@@ -44,10 +44,10 @@ def begin_store(
     space = books.space_at(session, generation)
     check_transfer(books, session, space, groups, deadline_s)
 
-    statuses, protected = _classify(books, space, groups)
+    statuses, protected = _classify(books, space, groups, now)
     copies, parts, start = [], [], 0
     for group, letters in zip(groups, statuses, strict=True):
-        accepted, slots = _accept(books, space, group, letters, protected)
+        accepted, slots = _accept(books, space, group, letters, protected, now)
         if accepted:
             part = _part(space, group, accepted, slots, start)
             blocks = [group.blocks[at] for at in accepted]
@@ -68,7 +68,7 @@ def begin_store(
 
 
 def _classify(
-    books: Books, space: Space, groups: Sequence[GroupBlocks]
+    books: Books, space: Space, groups: Sequence[GroupBlocks], now: float
 ) -> tuple[list[list[str]], Protected]:
     """One letter per offered block, ACCEPTED for all that may be; and the READY ones, which must not be evicted for it."""
     statuses: list[list[str]] = []
@@ -84,7 +84,7 @@ def _classify(
         letters = _letters(index, keys, slots)
         _apply_admission(books, index.serial, keys, letters)
         ready = [slot for slot in slots if slot is not None]
-        table.touch(ready)
+        table.touch(ready, now)
         protected.setdefault(table.slot_bytes, set()).update(ready)
         statuses.append(letters + [_NO_SPACE] * (len(group.keys) - len(keys)))
     return statuses, protected
@@ -109,7 +109,12 @@ def _apply_admission(books: Books, serial: int, keys: Sequence[bytes], letters: 
 
 
 def _accept(
-    books: Books, space: Space, group: GroupBlocks, letters: list[str], protected: Protected
+    books: Books,
+    space: Space,
+    group: GroupBlocks,
+    letters: list[str],
+    protected: Protected,
+    now: float,
 ) -> tuple[list[int], list[int]]:
     """Give slots to the leading blocks that fit, mark the others NO_SPACE; returns positions in the group, and slots."""
     index, table = space.indexes[group.group], space.tables[group.group]
@@ -118,7 +123,7 @@ def _accept(
     for at in positions[count:]:
         letters[at] = _NO_SPACE
     accepted = positions[:count]
-    slots = books.pool.take(table, count, protected) if count else []
+    slots = books.pool.take(table, count, protected, now) if count else []
     index.begin([group.keys[at] for at in accepted], slots)
     return accepted, slots
 

@@ -71,6 +71,14 @@ class SessionEnd(Enum):
     SHUTDOWN = "shutdown"
 
 
+class DropReason(Enum):
+    """Why READY blocks were dropped: a reset, the drop of their space, or a load that could not read them."""
+
+    RESET = "reset"
+    DROP_SPACE = "drop_space"
+    FAILED_LOAD = "failed_load"
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """One KV cache group: the bytes of one block on one rank, as a sequence of segments (one per layer, say).
