@@ -1,4 +1,4 @@
-"""What is shown of devices: each by its name, healthy or not, with the copies that it was given."""
+"""What is shown of devices: each by its name, healthy or not, with the copies that it was given; and of the pool for them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +7,7 @@ from prometheus_client import CollectorRegistry
 
 from kvstow.server.config import Config
 from kvstow.server.daemon import Daemon
+from kvstow.server.daemon.devices import Hardware
 from kvstow.server.device.base import DeviceHealth, Direction
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.pool import HostPool
@@ -32,12 +33,23 @@ def shown(registry: CollectorRegistry, name: str, **labels: str) -> float | None
 def test_each_device_has_its_health_and_its_queue(tmp_path: Path) -> None:
     config = Config(socket=tmp_path / "socket", pool_size=1 << 20)
     pool = HostPool(config.pool_size)
-    daemon, metrics = Daemon(config, TwoGpus(pool)), Metrics()
+    daemon, metrics = Daemon(config, TwoGpus(pool), hardware=Hardware(pinned=True)), Metrics()
     metrics.watch(daemon)
     registry = metrics.registry
     assert shown(registry, "kvstow_device_healthy", device="aa") == 1
     assert shown(registry, "kvstow_device_healthy", device="bb") == 0
     assert shown(registry, "kvstow_copy_queue_depth", device="aa", direction="store") == 3
     assert shown(registry, "kvstow_copy_queue_depth", device="bb", direction="load") == 7
+    assert shown(registry, "kvstow_pool_pinned") == 1
+    daemon.close()
+    pool.close()
+
+
+def test_a_pool_that_is_not_page_locked_is_seen(tmp_path: Path) -> None:
+    config = Config(socket=tmp_path / "socket", pool_size=1 << 20)
+    pool = HostPool(config.pool_size)
+    daemon, metrics = Daemon(config, HostDevice(pool)), Metrics()
+    metrics.watch(daemon)
+    assert shown(metrics.registry, "kvstow_pool_pinned") == 0
     daemon.close()
     pool.close()

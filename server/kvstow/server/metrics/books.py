@@ -46,6 +46,7 @@ class Books(Collector):
         """All families that are read, from one snapshot."""
         info = self._daemon.info()
         yield service.BUILD_INFO.rows([((info.version, info.policy, info.copy_kernel), 1)])
+        yield pool.PINNED.one(info.pinned)
         yield from _status(self._daemon.status())
         with self._lock:
             snapshot = self._daemon.snapshot()

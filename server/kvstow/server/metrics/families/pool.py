@@ -24,8 +24,16 @@ EXTENTS = Family(
     "Extents of the host pool by the slot size that they serve.",
     (("slot_bytes", "bytes of a slot; `none` for extents that serve no size yet"),),
 )
+PINNED = Family(
+    "kvstow_pool_pinned",
+    Kind.GAUGE,
+    "1 or 0",
+    "1 if the host pool is page-locked for the GPUs. 0 where the daemon uses none, or with the setting `pin` off: copies to and "
+    "from GPUs are slow then.",
+)
 
 ALL = (
     POOL,
     EXTENTS,
+    PINNED,
 )
