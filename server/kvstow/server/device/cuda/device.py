@@ -168,15 +168,14 @@ class CudaDevice:
 
 
 class Watchdog:
-    """Looks after the GPUs, and says when one is in trouble and when it is out of it.
+    """Fails what is queued for a GPU in trouble, so that it need not wait for it. Makes no call of the driver.
 
     Args:
-        gpus: which.
+        gpus: which are looked after.
     """
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self._gpus = gpus
-        self._known: dict[str, bool] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpu-watchdog", daemon=True)
 
@@ -191,17 +190,5 @@ class Watchdog:
 
     def _run(self) -> None:
         while not self._stopping.wait(WATCH_PERIOD_S):
-            self.look()
-
-    def look(self) -> None:
-        """Look at each GPU once."""
-        for gpu in self._gpus:
-            trouble = gpu.look_after()
-            if bool(trouble) != self._known.get(gpu.info.uuid, False):
-                self._known[gpu.info.uuid] = bool(trouble)
-                if trouble:
-                    _log.error(
-                        "a GPU is in trouble: its copies fail", gpu=gpu.info.uuid, trouble=trouble
-                    )
-                else:
-                    _log.info("a GPU answers again", gpu=gpu.info.uuid)
+            for gpu in self._gpus:
+                gpu.look_after()

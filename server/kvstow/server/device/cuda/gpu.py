@@ -136,12 +136,11 @@ class Gpu:
         context = self._context
         return 0 if context is None else context.queue_depth(direction)
 
-    def look_after(self) -> str:
-        """Fail what is queued if the GPU is stuck or lost; what is wrong with it."""
+    def look_after(self) -> None:
+        """Fail what is queued if the GPU is stuck or lost."""
         context, trouble = self._context, self._pulse.trouble()
         if trouble and context is not None:
             context.give_up(f"GPU {self.info.uuid}: {trouble}")
-        return trouble
 
     def stop(self) -> bool:
         """Make no more copies; whether the last piece ended in time."""
