@@ -226,3 +226,34 @@ def test_the_depth_counts_copies_that_have_not_ended(streams: Streams, steps: St
     first.wait_end()
     second.wait_end()
     assert streams.queue_depth(Direction.STORE) == 0
+
+
+def test_what_is_given_up_fails_and_what_is_being_copied_goes_on(
+    streams: Streams, steps: Steps
+) -> None:
+    running = submit(streams, Direction.STORE, 1, piece_count=3)
+    assert steps.reached() == 1
+    queued = submit(streams, Direction.STORE, 2, piece_count=2)
+    unwanted = submit(streams, Direction.LOAD, 3, piece_count=1, wanted=False)
+    streams.give_up("it hangs")
+
+    assert queued.wait_end().failures == [(block, "it hangs") for block in range(4)]
+    assert (unwanted.start_count, unwanted.ends) == (1, [])
+    assert running.ends == []
+    steps.allow()
+    end = running.wait_end()
+    assert end.failures == [(block, "it hangs") for block in range(2, 6)]
+    assert end.copied_bytes == PIECE_BYTES
+    assert [streams.queue_depth(direction) for direction in Direction] == [0, 0]
+
+
+def test_a_thread_that_hangs_is_not_waited_for_longer_than_asked(steps: Steps) -> None:
+    streams = Streams(steps.prepare, 1, PIECE_BYTES)
+    running = submit(streams, Direction.STORE, 1, piece_count=1)
+    assert steps.reached() == 1
+
+    assert not streams.close(limit_s=0.0)
+    assert running.ends == []
+    steps.allow()
+    assert streams.close()
+    assert running.wait_end().failures == []
