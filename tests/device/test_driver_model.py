@@ -1,0 +1,158 @@
+"""The model of the CUDA driver finds what CUDA leaves undefined: each of its rules, broken."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from kvstow.server.core.spans import Offsets
+from kvstow.server.device.base import Direction
+from kvstow.server.device.cuda.batches import Batch
+from kvstow.server.device.cuda.driver import CudaError, Driver
+from support.driver_model import DriverModel, host_bytes
+from support.driver_model_world import Allocation, EngineProcess, Event, ModelError, World
+
+SIZE = 4096
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A driver with one mapping, one stream and one event, a page of locked memory, and the engine behind it."""
+
+    driver: DriverModel
+    engine: EngineProcess
+    allocation: Allocation
+    address: int
+    stream: int
+    event: int
+    exported: Event
+    opened: int
+    host: int
+
+    def copy(self, device: int = 0, host: int = 0, size: int = 64) -> None:
+        def column(value: int) -> Offsets:
+            return np.array([value], dtype=np.int64)
+
+        batch = Batch(
+            Direction.STORE, column(self.address + device), column(self.host + host), column(size)
+        )
+        self.driver.copy_batch(batch, self.stream)
+
+
+@pytest.fixture
+def page() -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    return np.zeros(SIZE, dtype=np.uint8)
+
+
+@pytest.fixture
+def scene(page: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Scene:
+    world = World()
+    driver, engine = DriverModel(world, any_thread=True), EngineProcess(world)
+    driver.use(0)
+    allocation, (exported, handle) = engine.allocate(SIZE), engine.event()
+    driver.lock_pages(page.ctypes.data, SIZE)
+    return Scene(
+        driver,
+        engine,
+        allocation,
+        driver.open_memory(allocation.handle),
+        driver.create_stream(),
+        driver.create_event(),
+        exported,
+        driver.open_event(handle.event),
+        page.ctypes.data,
+    )
+
+
+def copied_then(act: Callable[[Scene], None]) -> Callable[[Scene], None]:
+    def run(scene: Scene) -> None:
+        scene.copy()
+        act(scene)
+
+    return run
+
+
+def close_twice(scene: Scene) -> None:
+    scene.driver.close_memory(scene.address)
+    scene.driver.close_memory(scene.address)
+
+
+def use_a_destroyed_event(scene: Scene) -> None:
+    scene.driver.destroy_event(scene.event)
+    scene.driver.record_event(scene.event, scene.stream)
+
+
+def ask_for_an_event_its_owner_destroyed(scene: Scene) -> None:
+    scene.engine.record(scene.exported, scene.engine.stream())
+    scene.exported.destroyed = True
+    scene.driver.event_reached(scene.opened)
+
+
+def under_the_lock(scene: Scene) -> None:
+    scene.driver.holds_lock = lambda: True
+    scene.driver.create_event()
+
+
+BROKEN: dict[str, Callable[[Scene], None]] = {
+    "outside every mapping": lambda scene: scene.copy(device=SIZE - 63),
+    "before every mapping": lambda scene: scene.copy(device=-1),
+    "outside what is page-locked": lambda scene: scene.copy(host=SIZE - 63),
+    "mapped twice": lambda s: (s.driver.open_memory(s.allocation.handle), None)[1],
+    "unmapped twice": close_twice,
+    "unmapped in flight": copied_then(lambda scene: scene.driver.close_memory(scene.address)),
+    "unlocked in flight": copied_then(lambda scene: scene.driver.unlock_pages(scene.host)),
+    "stream destroyed in flight": copied_then(lambda s: s.driver.destroy_stream(s.stream)),
+    "locked twice": lambda scene: scene.driver.lock_pages(scene.host, SIZE),
+    "never recorded, waited for": lambda scene: scene.driver.wait_event(scene.event),
+    "never recorded, asked": lambda s: (s.driver.event_reached(s.opened), None)[1],
+    "destroyed event": use_a_destroyed_event,
+    "event destroyed by its owner": ask_for_an_event_its_owner_destroyed,
+    "under the lock": under_the_lock,
+    "freed while mapped": lambda scene: scene.engine.free(scene.allocation),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_rule_is_found(scene: Scene, name: str) -> None:
+    with pytest.raises(ModelError):
+        BROKEN[name](scene)
+    if name != "freed while mapped":  # the engine's mistake, not the daemon's
+        with pytest.raises(AssertionError):
+            scene.driver.check()
+
+
+def test_a_call_needs_a_current_gpu_and_a_thread_of_the_device() -> None:
+    world = World()
+    with pytest.raises(ModelError, match="no GPU is current"):
+        DriverModel(world, any_thread=True).create_stream()
+    with pytest.raises(ModelError, match="was called by thread"):
+        DriverModel(world).use(0)
+
+
+def test_memory_of_the_own_process_cannot_be_opened(scene: Scene) -> None:
+    own = scene.driver.own_process.allocate(SIZE)
+    with pytest.raises(CudaError, match="CUDA_ERROR_INVALID_CONTEXT"):
+        scene.driver.open_memory(own.handle)
+    scene.driver.check()
+
+
+def test_a_copy_is_made_when_its_stream_comes_to_it(scene: Scene) -> None:
+    driver: Driver = scene.driver
+    scene.allocation.view[:64] = 7
+    (stream,) = scene.driver.streams()
+    with scene.driver.world.held(stream):
+        scene.copy()
+        driver.record_event(scene.event, scene.stream)
+        assert not driver.event_reached(scene.event)
+        assert not host_bytes(scene.host, 64).any()
+    driver.wait_event(scene.event)
+    assert driver.event_reached(scene.event)
+    assert (host_bytes(scene.host, 64) == 7).all()
+    driver.close_memory(scene.address)
+    scene.engine.free(scene.allocation)
+
+
+def test_what_is_left_open_is_found(scene: Scene) -> None:
+    with pytest.raises(AssertionError, match="still there"):
+        scene.driver.check_given_back()
