@@ -95,3 +95,10 @@ def test_a_gpu_that_this_side_may_not_open_is_none_of_its(tmp_path: Path) -> Non
     found = machine(tmp_path, {GPU: INFORMATION, "/dev/nvidia0": ""})
     assert list(devices.gpus(found)) == []
     assert devices.check_gpus(scene(found)) is None
+
+
+def test_a_gpu_that_is_divided_is_not_compared(tmp_path: Path) -> None:
+    instance = "/proc/driver/nvidia/capabilities/gpu3/mig/gi1/access"
+    found = machine(tmp_path, {GPU: INFORMATION, "/dev/nvidia3": "", instance: ""})
+    theirs = [cache_pb2.Gpu(uuid="an-instance")]
+    assert_found(devices.check_gpus(scene(found, gpus=theirs)), OK, "0 on this side, 1 in the")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cli.doctor.scenes import DAEMON, GIB, LIMITS, MEMORY, machine, scene
-from kvstow.cli.doctor import memory
+from kvstow.cli.doctor import kernel, memory
 from kvstow.cli.doctor.findings import Finding, Level
 from kvstow.v1 import cache_pb2
 
@@ -77,6 +77,11 @@ def test_a_limit_is_held_against_the_pool(
     tmp_path: Path, files: dict[str, str], level: Level, phrase: str
 ) -> None:
     assert_found(memory.check_memory(scene(machine(tmp_path, files))), level, phrase)
+
+
+def test_a_group_without_a_limit_has_none(tmp_path: Path) -> None:
+    found = machine(tmp_path, version_1(9223372036854771712))
+    assert list(kernel.group_limits(found, str(DAEMON))) == []
 
 
 @pytest.mark.parametrize(("wanted", "level"), [(5, OK), (7, FAILURE)])

@@ -7,19 +7,27 @@ from .findings import Finding, failure, fine, warning
 from .machine import Machine
 from .scene import Scene
 
+_MINOR = re.compile(r"^Device Minor:\s+(\d+)$", re.MULTILINE)
 _UUID = re.compile(r"^GPU UUID:\s+GPU-([0-9a-fA-F-]{36})$", re.MULTILINE)
 
 
 def gpus(machine: Machine) -> Iterator[str]:
     """UUIDs of the GPUs that this side sees, as the protocol writes them.
 
-    The driver's files name every GPU of the host; where a container has only some, only those have a node in /dev.
+    The driver's files name every GPU of the host; where a container has only some, only those have a node in /dev. A GPU
+    that is divided (NVIDIA's MIG user guide, "Device Nodes and Capabilities") is left out: programs see its instances,
+    whose UUIDs stand in no file.
     """
     for name in machine.matching("/proc/driver/nvidia/gpus/*/information"):
         text = machine.text(name) or ""
-        minor = re.search(r"^Device Minor:\s+(\d+)$", text, re.MULTILINE)
-        if (uuid := _UUID.search(text)) and minor and machine.matching(f"/dev/nvidia{minor[1]}"):
+        uuid, minor = _UUID.search(text), _MINOR.search(text)
+        if uuid and minor and _is_whole(machine, minor[1]):
             yield uuid[1].lower()
+
+
+def _is_whole(machine: Machine, minor: str) -> bool:
+    instances = f"/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi*"
+    return bool(machine.matching(f"/dev/nvidia{minor}")) and not machine.matching(instances)
 
 
 def check_gpus(scene: Scene) -> Finding | None:
