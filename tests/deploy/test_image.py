@@ -77,7 +77,6 @@ def test_the_commands_of_the_page_work() -> None:
     assert build.startswith("docker build")  # done already, with another base
     try:
         shell(run)
-        wait_ready("kvstowd")
         looked = shell(look)
         assert re.search(r"state +ready", looked)
         assert re.search(r"copy kernel +native", looked)

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-un
 from kvstow.server.__main__ import HEALTH_PERIOD_S
 from kvstow.server.notify import ServiceManager
 from support.client_engine import connected_engine
-from support.kvstowd import COMMAND, Kvstowd, environment, running_kvstowd
+from support.kvstowd import COMMAND, WITH_A_BUG, Kvstowd, environment, running_kvstowd
 from support.waiting import DEADLINE_S, wait_for
 
 AS_PROCESS_1 = ("unshare", "--map-root-user", "--pid", "--fork", "--kill-child")
@@ -62,23 +62,6 @@ def test_the_service_manager_hears_of_the_start_the_life_and_the_drain(
                 assert hear_until(heard, "STOPPING=1")[-1] == "STOPPING=1\nSTATUS=draining"
                 assert daemon.process.poll() is None
             assert daemon.wait_exit() == 0
-
-
-WITH_A_BUG = """
-import pathlib, sys, threading, time
-from kvstow.server.__main__ import main
-
-gate = pathlib.Path(sys.argv.pop(1))
-
-def break_down():
-    while not gate.exists():
-        time.sleep(0.01)
-    raise RuntimeError("a bug")
-
-threading.Thread(target=break_down, daemon=True).start()
-sys.exit(main())
-"""
-"""A daemon one of whose threads ends by an exception once a file is there."""
 
 
 def test_a_daemon_that_found_a_bug_in_itself_is_silent_and_not_live(

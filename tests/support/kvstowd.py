@@ -23,6 +23,21 @@ from .waiting import DEADLINE_S, wait_for
 
 COMMAND = (sys.executable, "-m", "kvstow.server")
 SMALL = {"pool_size": "1MiB", "metrics_listen": "127.0.0.1:0", "log_format": "json"}
+WITH_A_BUG = """
+import pathlib, sys, threading, time
+from kvstow.server.__main__ import main
+
+gate = pathlib.Path(sys.argv.pop(1))
+
+def break_down():
+    while not gate.exists():
+        time.sleep(0.01)
+    raise RuntimeError("a bug")
+
+threading.Thread(target=break_down, daemon=True).start()
+sys.exit(main())
+"""
+"""A daemon one of whose threads ends by an exception once a file is there."""
 
 
 def flags(settings: Mapping[str, object]) -> list[str]:
