@@ -37,6 +37,12 @@ def count(batches: str, name: str) -> int:
     return ctypes.c_int64.in_dll(ctypes.CDLL(library(batches)), f"stub_{name}").value
 
 
+def set_hanging(batches: str, hanging: bool) -> None:
+    """Let nobody return from waiting for a stream, or everybody."""
+    value = ctypes.c_int64.in_dll(ctypes.CDLL(library(batches)), "stub_hanging")
+    value.value = hanging
+
+
 class StubMemory:
     """Engine memory of the stub: its handle is its address and its size."""
 

@@ -1,6 +1,7 @@
 """Which devices a daemon has, and the binding of the driver where there is none, an old one, or one without GPUs."""
 
 import ctypes
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +9,14 @@ import pytest
 
 from device.conftest import stub_rig
 from device.rig import SESSION, Recorder, blocks_in_a_row
-from device.stub import compiled, count, library
+from device.stub import compiled, count, library, set_hanging
 from kvstow.server.device.base import CudaOffError, DeviceError
 from kvstow.server.device.choice import Wishes, choose_devices
 from kvstow.server.device.cuda.abi import Copy2D, CopyAttributes, IpcHandle, Side
 from kvstow.server.device.cuda.libcuda import LibCuda
 from kvstow.server.device.handles import HOST, CudaHandle
 from kvstow.server.device.pool import HostPool
+from support.waiting import DEADLINE_S
 
 NOTHING = "libcuda-that-is-not-there.so"
 WISHES = Wishes(2, 4096, "auto", pinned=True, watchdog_s=60.0, library=NOTHING)
@@ -72,6 +74,26 @@ def test_a_gpu_that_takes_no_batches_gets_none(pool: HostPool) -> None:
         rig.store(owner, blocks_in_a_row(4, 64), [region])
         assert owner.wait_end().failures == []
     assert count("13", "batches") == before
+
+
+@compiled
+def test_a_call_that_hangs_stops_its_own_thread_only() -> None:
+    driver = LibCuda(library("13"))
+    driver.use(0)
+    stream = driver.create_stream()
+    set_hanging("13", True)
+    thread = threading.Thread(target=driver.wait_stream, args=[stream])
+    thread.start()
+    try:  # with the interpreter's lock held in the call nothing here would ever run
+        event = driver.create_event()
+        assert thread.is_alive()
+    finally:
+        set_hanging("13", False)
+    thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    driver.destroy_event(event)
+    driver.destroy_stream(stream)
+    driver.release(0)
 
 
 def test_the_structures_are_laid_out_as_the_driver_has_them() -> None:

@@ -4,6 +4,7 @@
  * -DHEADER='<cuda.h>' the compiler compares every function with NVIDIA's own header. -DBATCHES=12 or 13 adds the copies in
  * batches as CUDA 12.8 and 13.0 have them.
  */
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -52,6 +53,9 @@ typedef struct { uint64_t start, size; } range;
 
 /* What is there, for the test to look at: mappings, locked pieces, streams and events, contexts. */
 int64_t stub_mapped, stub_locked, stub_made, stub_contexts, stub_batches;
+
+/* While it is not zero, nobody returns from waiting for a stream. */
+int64_t stub_hanging;
 
 static range mappings[MOST], locked[MOST];
 static __thread CUcontext current;
@@ -201,7 +205,12 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
 
 CUresult cuStreamDestroy_v2(CUstream stream) { return destroy(stream); }
 
-CUresult cuStreamSynchronize(CUstream stream) { return stream ? OK : INVALID_HANDLE; }
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    while (__atomic_load_n(&stub_hanging, __ATOMIC_SEQ_CST))
+        sched_yield();
+    return stream ? OK : INVALID_HANDLE;
+}
 
 CUresult cuEventCreate(CUevent *event, unsigned int flags)
 {
