@@ -55,6 +55,7 @@ def on_a_gpu() -> Report:
             run(ON_A_GPU, gpu, target, report)
 
     report.run("everything", serve)
+    report.run("contract", lambda: checks.check_contract(report))
     return report
 
 

@@ -1,5 +1,8 @@
 """That it is right: bytes, fences, suspension, death."""
 
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -17,6 +20,7 @@ VICTIM_BLOCKS = 256
 SLACK_BYTES = 64 << 20
 """The GPU's free memory is not counted to the byte: others allocate too."""
 
+CONTRACT_S = 90.0
 _POLL_S = 0.05
 
 
@@ -143,6 +147,26 @@ def store_without_end(client: Client, gpu: Gpu, piece_bytes: int, say: Callable[
             engine.store(new_keys(VICTIM_BLOCKS), blocks).wait(WAIT_S)
         except KvstowError:
             return
+
+
+def check_contract(report: Report) -> None:
+    """The tests that every device has to pass, with an engine in a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider"]
+    # The settings of the project name plugins that a machine with a GPU need not have.
+    plain = ["-o", "addopts=--import-mode=importlib", "-o", "filterwarnings="]
+    done = subprocess.run(
+        [*command, *plain, "tests/device/test_contract.py"],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=CONTRACT_S,
+    )
+    lines = done.stdout.strip().splitlines() or [done.stderr.strip()[-200:]]
+    passed = re.search(r"(\d+) passed", lines[-1])
+    good = done.returncode == 0 and passed is not None and "skipped" not in lines[-1]
+    report.add("contract", "tests/device/test_contract.py", lines[-1], OK if good else FAILED)
+    if not good:
+        print(done.stdout[-4000:])
 
 
 def check_pinned(client: Client, report: Report) -> None:

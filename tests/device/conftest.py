@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from device.rig import EngineFile, GpuMemory, Rig
+from device.rig import EngineFile, EngineMemory, GpuMemory, Rig
 from device.stub import BATCHES, StubMemory, compiled, count, library
 from kvstow.server.device.cuda.device import CudaDevice
 from kvstow.server.device.cuda.driver import Driver
@@ -132,6 +132,7 @@ RIGS = [
     "numpy",
     *CUDA_RIGS,
     *(pytest.param(name, marks=compiled) for name in STUB_RIGS),
+    pytest.param("gpu", marks=pytest.mark.gpu),
 ]
 
 
@@ -153,6 +154,25 @@ def stub_rig(pool: HostPool, batches: str, gpu: int = 0) -> Iterator[Rig]:
     assert [count(batches, thing) for thing in things] == [0] * len(things)
 
 
+@pytest.fixture(scope="session")
+def allocate_on_gpu() -> Iterator[Callable[[int], EngineMemory]]:
+    """Memory of an engine in a process of its own, on a real GPU."""
+    if not Path("/dev/nvidiactl").exists():
+        pytest.skip("there is no GPU")
+    exporter = pytest.importorskip("device.exporter")  # which needs torch
+    with exporter.running_exporter() as engine:
+        yield engine.allocate
+
+
+@contextmanager
+def gpu_rig(pool: HostPool, allocate: Callable[[int], EngineMemory]) -> Iterator[Rig]:
+    """The CUDA device as it is."""
+    device = cuda_device(LibCuda(), pool, pinned=True)
+    device.pin(lambda done_bytes: None)
+    yield Rig(device, pool.memory.view, allocate)
+    device.close()
+
+
 @pytest.fixture(params=RIGS)
 def rig(request: pytest.FixtureRequest, pool: HostPool, shared_memory: Path) -> Iterator[Rig]:
     """Whatever the contract is asked of."""
@@ -163,6 +183,10 @@ def rig(request: pytest.FixtureRequest, pool: HostPool, shared_memory: Path) -> 
     if request.param in STUB_RIGS:
         with stub_rig(pool, STUB_RIGS[request.param]) as over_library:
             yield over_library
+        return
+    if request.param == "gpu":
+        with gpu_rig(pool, request.getfixturevalue("allocate_on_gpu")) as over_gpu:
+            yield over_gpu
         return
     kernel = NativeKernel(LIBRARY) if request.param == "native" else NumpyKernel()
     device = HostDevice(pool, copy_threads=2, piece_bytes=PIECE_BYTES, kernel=kernel)
