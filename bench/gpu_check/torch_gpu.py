@@ -15,8 +15,8 @@ from kvstow.v1 import cache_pb2
 
 from .gpu import WORD_BYTES
 
-SLEEP_CYCLES = 2_000_000
-"""About a millisecond."""
+SLEEP_CYCLES = 6_000_000
+"""Some milliseconds: longer than a call and the copy of a block."""
 
 _MATRIX = 8192
 _PRODUCTS = 20

@@ -7,6 +7,7 @@ import pytest
 
 from client.double import Double
 from kvstow.client import CudaEvent, CudaMemory, Refused, Region, RemoteRank, Session
+from kvstow.client.engines.offload.attachment import Attachment
 from kvstow.server.core import errors
 from support.waiting import wait_for
 
@@ -64,3 +65,16 @@ def test_an_attach_that_finds_the_device_busy_is_given_up_after_its_time(
         assert double.calls["AttachMemory"] > 1
         del double.refusals["AttachMemory"]
         rank.follow(session.ticket)
+
+
+def test_a_worker_asks_until_the_device_has_let_go_of_its_memory(
+    double: Double, session: Session, socket: Path
+) -> None:
+    double.refusals["AttachMemory"] = BUSY
+    rank = RemoteRank(0, [REGION], [], f"unix:{socket}", limit_s=0.05)
+    with Attachment(rank) as attachment:
+        attachment.follow(session.ticket)
+        wait_for(lambda: double.calls["AttachMemory"] > 2, "further attempts")
+        assert attachment.attached is None
+        del double.refusals["AttachMemory"]
+        wait_for(lambda: attachment.attached == session.ticket, "the attachment")

@@ -3,6 +3,7 @@
 import stat
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import grpc
@@ -15,6 +16,7 @@ from grpc_reflection.v1alpha import (  # type: ignore[import-untyped]
 
 from kvstow.server.core.types import SessionId
 from kvstow.server.daemon import Daemon
+from kvstow.server.device.base import DeviceHealth, Direction
 from kvstow.server.rpc.options import ServerOptions
 from kvstow.server.rpc.server import DEVICE, LIVENESS, READINESS, RpcServer
 from kvstow.server.rpc.unix_socket import SocketError
@@ -113,6 +115,27 @@ def test_health_says_whether_work_is_taken_and_whether_the_process_lives() -> No
         daemon.server.set_ready(True)
         daemon.server.set_live(False)
         assert [status(name) for name in (READINESS, LIVENESS)] == ["SERVING", "NOT_SERVING"]
+
+
+def test_health_says_which_device_does_not_answer() -> None:
+    with served() as daemon:
+        health = health_pb2_grpc.HealthStub(daemon.channel)
+
+        def serving(service: str) -> bool:
+            reply = health.Check(health_pb2.HealthCheckRequest(service=service))
+            return bool(reply.status == health_pb2.HealthCheckResponse.SERVING)
+
+        depths = dict.fromkeys(Direction, 0)
+        well = DeviceHealth("gpu-1", "one", True, "", depths)
+        hanging = DeviceHealth("gpu-2", "two", False, "a copy has not returned", depths)
+        status = replace(daemon.daemon.status(), devices=[well, hanging])
+        daemon.server.set_devices(status)
+        names = (DEVICE, f"{DEVICE}/gpu-1", f"{DEVICE}/gpu-2")
+        assert [serving(name) for name in names] == [False, True, False]
+        daemon.server.set_devices(replace(status, devices=[well]))
+        assert serving(DEVICE)
+        daemon.server.set_devices(replace(status, devices=[well], stuck_count=1))
+        assert [serving(name) for name in names[:2]] == [False, True]
 
 
 @pytest.mark.parametrize("debug", [True, False])

@@ -163,7 +163,7 @@ class FenceRing(Closing):
             self._context.record(self._events[slot], stream)
 
     def close(self) -> None:
-        """Destroy them; no transfer that names one may be unfinished. May be repeated."""
+        """Destroy them, once the rank is detached: the daemon has them open until then. May be repeated."""
         self._undo.close()
 
     def _destroy(self) -> None:

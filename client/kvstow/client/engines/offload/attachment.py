@@ -7,7 +7,7 @@ import logging
 import threading
 
 from kvstow.client.closing import Closing
-from kvstow.client.errors import Refused, Unreachable
+from kvstow.client.errors import DEVICE_BUSY, Refused, Unreachable
 from kvstow.client.remote_rank import RemoteRank
 from kvstow.client.standing import Ticket
 
@@ -71,6 +71,8 @@ class Attachment(Closing):
         except Unreachable:
             return False
         except Refused as refused:
+            if refused.reason == DEVICE_BUSY:  # a copy of an earlier session still has to end
+                return False
             if refused.reason != "NO_SUCH_SESSION":
                 _log.error("the KV cache was not attached: %s %s", refused, refused.next_step)
             return True
