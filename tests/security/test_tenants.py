@@ -1,11 +1,13 @@
 """What is another tenant's does not exist: not to be found, loaded, reset or seen, and answered as what never was."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import grpc
 import pytest
 
+from kvstow.server.daemon.guard import Guard
 from kvstow.server.rpc.gate import NAMING_A_SESSION
 from kvstow.v1 import admin_pb2, cache_pb2, debug_pb2, transfer_pb2
 from rpc.rig import Engine, config, identity, metadata, refused
@@ -92,6 +94,30 @@ def test_a_session_of_another_tenant_is_answered_as_one_that_never_was(
     assert daemon.served.books() == before
     expected = "NO_SUCH_SESSION" if method != "CloseSession" else daemon.served.daemon.boot_id
     assert expected in ended[a.session_id]
+
+
+@pytest.mark.parametrize("method", REQUESTS)
+def test_neither_waits_for_the_books(
+    daemon: Guarded, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """So how long the answer takes does not depend on what is there, nor on what others do with it."""
+    a = daemon.engine(ENGINE_A)
+    b = daemon.engine(ENGINE_B)
+    entered: list[str] = []
+    enter = Guard.__enter__
+
+    def watched(guard: Guard) -> Any:
+        entered.append(threading.current_thread().name)
+        return enter(guard)
+
+    monkeypatch.setattr(Guard, "__enter__", watched)
+    request = REQUESTS[method](a)
+    for number in (a.session_id, a.session_id + 7):
+        request.session_id = number
+        ending(daemon, ENGINE_B, method, request)
+    assert not [name for name in entered if name.startswith("rpc")]
+    daemon.cache(ENGINE_B).Lookup(b.lookup_request(KEYS))
+    assert [name for name in entered if name.startswith("rpc")]
 
 
 @pytest.mark.parametrize("method", REQUESTS)
