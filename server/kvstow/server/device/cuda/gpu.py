@@ -31,12 +31,18 @@ from .batches import HostChunks
 from .beats import Pulse
 from .context import Context, CudaRegion
 from .control import Control, ResultT
-from .driver import CudaError, Driver, GpuInfo
+from .driver import OUT_OF_MEMORY, CudaError, Driver, GpuInfo
 from .fences import CudaFence
 from .lane import PIECE_BYTES, Path
 
 LIMIT_S = 20.0
 """Longer than a context takes to make on a busy machine, shorter than an engine waits for its attach."""
+
+
+NO_ROOM = (
+    "; the daemon needs some hundred MB of the GPU for its context: leave it that much (in vLLM, by a lower"
+    " gpu_memory_utilization), and attach again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +176,8 @@ class Gpu:
         try:
             return self._call(what, work, self._terms.limit_s, undo)
         except CudaError as error:
-            raise DeviceError(f"GPU {self.info.uuid}: {error}") from error
+            hint = NO_ROOM if error.code == OUT_OF_MEMORY else ""
+            raise DeviceError(f"GPU {self.info.uuid}: {error}{hint}") from error
 
     def _close(self, what: str, item: CudaRegion | CudaFence, work: Callable[[], None]) -> None:
         """Let the control thread close something, once, however often it is asked to."""
