@@ -1,10 +1,9 @@
 """How the host pool is used, and whether more of it would help."""
 
 from .parts import Chart, Dashboard, Query, Row, Unit
-from .promql import largest, rate, series, total
+from .promql import largest, quantile, rate, series, total
 
 _JOB = 'job="kvstow"'
-_READY = 'state="ready"'
 
 DASHBOARD = Dashboard(
     "memory",
@@ -77,21 +76,32 @@ DASHBOARD = Dashboard(
                 Chart(
                     "Evicted",
                     Unit.PER_SECOND,
-                    "Blocks that made room for others. None: the pool is large enough for everything there is.",
-                    (Query(total(rate("kvstow_evicted_blocks_total")), "evicted"),),
+                    "Blocks that made room for others: of their slot size, or because their extent was taken for another "
+                    "one. None: the pool is large enough for everything there is.",
+                    (Query(total(rate("kvstow_evicted_blocks_total"), "reason"), "{{reason}}"),),
                 ),
                 Chart(
-                    "How long blocks stay",
-                    Unit.SECONDS,
-                    "Mean time from the store of a block until it makes room for others: blocks in the cache over blocks "
-                    "evicted per second. If engines ask again after longer than this, more memory means more hits; "
-                    "`kvstow replay` says how much. Nothing is drawn while nothing is evicted.",
+                    "Evicted by model",
+                    Unit.PER_SECOND,
+                    "Whose blocks made room. One model that loses much and finds little is displaced by the others.",
                     (
                         Query(
-                            f"{total(series('kvstow_blocks', _READY))} / "
-                            f"({total(rate('kvstow_evicted_blocks_total'))} > 0)",
-                            "mean stay",
+                            total(rate("kvstow_model_evicted_blocks_total"), "tenant", "model"),
+                            "{{tenant}} {{model}}",
                         ),
+                    ),
+                ),
+                Chart(
+                    "Age at eviction",
+                    Unit.SECONDS,
+                    "How long ago blocks had been used when they made room for others. If engines ask again after longer "
+                    "than this, more memory means more hits; `kvstow replay` says how much. Days: the pool is large "
+                    "enough. Nothing is drawn while nothing is evicted.",
+                    tuple(
+                        Query(
+                            quantile(share, "kvstow_eviction_age_seconds"), f"p{share * 100:.0f}"
+                        )
+                        for share in (0.1, 0.5, 0.9)
                     ),
                 ),
             ),

@@ -4,7 +4,6 @@ from .parts import Chart, Dashboard, Figure, Listing, Query, Row, Unit
 from .promql import quantile, rate, rise, series, total
 
 _HITS = 'result="hit"'
-_READY = 'state="ready"'
 _LOADS = 'direction="load"'
 
 DASHBOARD = Dashboard(
@@ -123,16 +122,15 @@ DASHBOARD = Dashboard(
                     ),
                 ),
                 Chart(
-                    "How long blocks stay",
+                    "Age at eviction",
                     Unit.SECONDS,
-                    "Mean time from the store of a block until it makes room for others. If engines ask again after longer "
+                    "How long ago blocks had been used when they made room for others. If engines ask again after longer "
                     "than this, a larger pool means more hits. Nothing is drawn while nothing is evicted.",
-                    (
+                    tuple(
                         Query(
-                            f"{total(series('kvstow_blocks', _READY))} / "
-                            f"({total(rate('kvstow_evicted_blocks_total'))} > 0)",
-                            "mean stay",
-                        ),
+                            quantile(share, "kvstow_eviction_age_seconds"), f"p{share * 100:.0f}"
+                        )
+                        for share in (0.1, 0.5)
                     ),
                 ),
                 Chart(

@@ -50,7 +50,9 @@ DASHBOARD = Dashboard(
                     "Events that readers have not acknowledged: of all sessions, and of the one furthest behind. A reader "
                     "that falls behind is a stalled engine.",
                     (
-                        Query(total(series("kvstow_unacknowledged_events")), "all"),
+                        Query(
+                            total(series("kvstow_unacknowledged_events"), "kind"), "all: {{kind}}"
+                        ),
                         Query(largest(series("kvstow_stream_lag_events")), "furthest behind"),
                     ),
                 ),
@@ -117,6 +119,20 @@ DASHBOARD = Dashboard(
                         ),
                     ),
                 ),
+                Chart(
+                    "Size of a lookup",
+                    Unit.COUNT,
+                    "Keys in one lookup. A lookup costs time for each of its keys; the limit of a call is `max_keys`.",
+                    tuple(
+                        Query(quantile(share, "kvstow_lookup_keys"), f"p{share * 100:.0f}")
+                        for share in (0.5, 0.99)
+                    ),
+                ),
+            ),
+        ),
+        Row(
+            "Calls that were refused",
+            (
                 Chart(
                     "Calls that did not succeed",
                     Unit.PER_SECOND,

@@ -116,7 +116,7 @@ DASHBOARD = Dashboard(
             ),
         ),
         Row(
-            "Resets",
+            "Resets and losses",
             (
                 Chart(
                     "Resets",
@@ -133,8 +133,19 @@ DASHBOARD = Dashboard(
                 Chart(
                     "Blocks dropped",
                     Unit.PER_SECOND,
-                    "Blocks that left by request: what had been stored and is to be stored again.",
-                    (Query(total(rate("kvstow_dropped_blocks_total")), "dropped"),),
+                    "Blocks that had been stored and left by request, by reason. `failed_load`: they could not be read; "
+                    "see how transfers ended.",
+                    (Query(total(rate("kvstow_dropped_blocks_total"), "reason"), "{{reason}}"),),
+                ),
+                Chart(
+                    "Blocks not stored",
+                    Unit.PER_SECOND,
+                    "Blocks whose store was accepted and came to nothing: engines compute them again and offer them again.",
+                    (
+                        Query(
+                            total(rate("kvstow_unstored_blocks_total"), "outcome"), "{{outcome}}"
+                        ),
+                    ),
                 ),
             ),
         ),

@@ -129,8 +129,8 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 def _series(name: str, labels: dict[str, str]) -> str:
-    """Name a series; which space and model it is of goes without saying, there is one."""
+    """Name a series; which tenant and model it is of goes without saying, there is one."""
     shown = ",".join(
-        value for label, value in sorted(labels.items()) if label not in ("space", "model")
+        value for label, value in sorted(labels.items()) if label not in ("tenant", "model")
     )
     return f"{name}{{{shown}}}" if shown else name

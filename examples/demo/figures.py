@@ -16,7 +16,7 @@ _SHOWN = (
     ("kvstow_transfers_total{load,done}", "loads done"),
     ("kvstow_transfers_total{store,abandoned}", "stores abandoned"),
     ("kvstow_resets_total", "resets"),
-    ("kvstow_dropped_blocks_total", "blocks dropped"),
+    ("kvstow_dropped_blocks_total{reset}", "blocks dropped by resets"),
     ("kvstow_blocks{ready}", "blocks in the cache now"),
     ("kvstow_pool_bytes{quarantined}", "bytes of the pool in quarantine now"),
     ("kvstow_internal_errors_total", "errors of the daemon"),

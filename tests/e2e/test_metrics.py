@@ -72,7 +72,7 @@ def test_a_reset_under_a_copy_shows_until_the_copy_has_ended(daemon: Kvstowd) ->
     assert after["kvstow_transfers_in_flight store abandoned"] == 0
     assert after["kvstow_pool_bytes quarantined"] == 0
     assert after["kvstow_transfers_total store abandoned"] == 1
-    assert after["kvstow_dropped_blocks_total model "] == 2
+    assert after["kvstow_dropped_blocks_total reset"] == 2
     assert after["kvstow_resets_total model "] == 1
 
 

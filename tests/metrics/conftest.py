@@ -10,10 +10,14 @@ from support.kvstowd import Kvstowd, running_kvstowd
 
 
 @pytest.fixture
-def daemon() -> Iterator[Kvstowd]:
-    """A daemon that is ready."""
-    with (
-        tempfile.TemporaryDirectory(prefix="kvstow-") as name,
-        running_kvstowd(Path(name), debug_service=True) as running,
-    ):
+def directory() -> Iterator[Path]:
+    """Where a daemon has its socket."""
+    with tempfile.TemporaryDirectory(prefix="kvstow-") as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def daemon(directory: Path) -> Iterator[Kvstowd]:
+    """A daemon whose copies can be held."""
+    with running_kvstowd(directory, debug_service=True) as running:
         yield running

@@ -1,9 +1,11 @@
 """The figures mean what the page says of them."""
 
+from pathlib import Path
+
 from kvstow.client import Client
 from support.client_engine import connected_engine, keys
-from support.kvstowd import Kvstowd
-from support.waiting import wait_for
+from support.kvstowd import Kvstowd, running_kvstowd
+from support.waiting import DEADLINE_S, wait_for
 
 POOL_BYTES = 1 << 20
 RESULTS = ("hit", "pending", "miss")
@@ -69,8 +71,49 @@ def test_a_space_that_was_dropped_leaves_its_counts(daemon: Kvstowd) -> None:
         (space,) = client.administration.spaces()
         client.administration.drop_space(space.space_id)
     after = daemon.metrics()
+    assert after["kvstow_dropped_blocks_total drop_space"] == 2
+    assert after["kvstow_dropped_blocks_total reset"] == 0
     for name in ("lookups", "stored_blocks", "loaded_blocks"):
         series = f"kvstow_{name}_total model "
         assert after[series] == before[series] > 0
     assert before["kvstow_blocks model ready "] == 2
     assert after["kvstow_blocks model ready "] == 0
+
+
+def test_what_made_room_and_when_it_had_been_used(directory: Path) -> None:
+    """The pool holds 64 blocks of this size; engines have 16."""
+    with (
+        running_kvstowd(directory, pool_size="64KiB", extent_size="8KiB") as daemon,
+        connected_engine(daemon.target) as engine,
+    ):
+        for first in range(0, 80, 16):
+            engine.store(range(first, first + 16), range(16))
+        found = daemon.metrics()
+    assert found["kvstow_evicted_blocks_total capacity"] == 16
+    assert found["kvstow_evicted_blocks_total reclaimed"] == 0
+    assert found["kvstow_model_evicted_blocks_total model "] == 16
+    assert found["kvstow_eviction_age_seconds_count"] == 16
+    assert found["kvstow_eviction_age_seconds_bucket +Inf"] == 16
+    assert 0 < found["kvstow_eviction_age_seconds_sum"] < 16 * DEADLINE_S
+
+
+def test_lookups_are_counted_by_their_size(daemon: Kvstowd) -> None:
+    with connected_engine(daemon.target) as engine:
+        for count in (1, 3, 3):
+            engine.lookup(range(count))
+        found = daemon.metrics()
+    assert found["kvstow_lookup_keys_sum"] == 7
+    assert found["kvstow_lookup_keys_count"] == 3
+    assert found["kvstow_lookup_keys_bucket 1.0"] == 1
+    assert found["kvstow_lookup_keys_bucket 4.0"] == 3
+
+
+def test_a_store_that_came_to_nothing_is_counted(daemon: Kvstowd) -> None:
+    with connected_engine(daemon.target) as engine:
+        with daemon.held_stores():
+            held = engine.begin_store([1, 2], [0, 1])
+            engine.session.reset()
+        assert held.wait(DEADLINE_S)
+        found = daemon.metrics()
+    assert found["kvstow_unstored_blocks_total model abandoned "] == 2
+    assert found["kvstow_unstored_blocks_total model failed "] == 0

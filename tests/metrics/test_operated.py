@@ -26,7 +26,7 @@ FIRES = {
     "refusals": {"KvstowRefusals"},
     "expired leases": {"KvstowLeasesExpiring"},
     "dead engine": {"KvstowSessionsLost"},
-    "no room": {"KvstowNoSpace"},
+    "no room": {"KvstowNoSpace", "KvstowPoolPressure"},
     "drain": {"KvstowNotReady"},
     "gone": {"KvstowDown"},
 }

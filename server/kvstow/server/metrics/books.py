@@ -7,13 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from kvstow.server.core.distributions import Distribution
 from kvstow.server.core.errors import Refusal
 from kvstow.server.core.snapshot import Snapshot
-from kvstow.server.core.types import SessionEnd, TransferKind, TransferState
+from kvstow.server.core.types import DropReason, SessionEnd, TransferKind, TransferState
 from kvstow.server.daemon import Daemon, Status
 from kvstow.server.device.base import DeviceHealth, Direction
 
-from .families import pool, service, sessions, transfers
+from .families import blocks, pool, service, sessions, transfers
+from .family import Family
 from .labels import BoundedLabels
 from .spaces import SpaceSums
 
@@ -55,6 +57,7 @@ class Books(Collector):
         yield _pool(snapshot)
         yield extents
         yield from spaces
+        yield from _blocks(snapshot)
         yield from _transfers(snapshot)
         yield from _sessions(snapshot)
         yield from _streams(snapshot)
@@ -102,6 +105,20 @@ def _pool(snapshot: Snapshot) -> Metric:
     return pool.POOL.rows(((state,), size_bytes) for state, size_bytes in sizes.items())
 
 
+def _blocks(snapshot: Snapshot) -> Iterator[Metric]:
+    evictions, counters = snapshot.evictions, snapshot.counters
+    yield _spread(blocks.LOOKUP_KEYS, counters.lookup_keys)
+    yield blocks.EVICTED.rows(
+        [(("capacity",), evictions.capacity), (("reclaimed",), evictions.reclaimed)]
+    )
+    yield _spread(blocks.EVICTION_AGE, evictions.age_s)
+    yield blocks.DROPPED.rows(((reason.value,), counters.dropped[reason]) for reason in DropReason)
+
+
+def _spread(family: Family, distribution: Distribution) -> Metric:
+    return family.counted(distribution.bounds, distribution.counts, distribution.total)
+
+
 def _transfers(snapshot: Snapshot) -> Iterator[Metric]:
     counters = snapshot.counters
     yield transfers.TRANSFERS.rows(
@@ -142,6 +159,7 @@ def _sessions(snapshot: Snapshot) -> Iterator[Metric]:
 
 def _streams(snapshot: Snapshot) -> Iterator[Metric]:
     lags = [session.unacknowledged for session in snapshot.sessions]
-    yield sessions.UNACKNOWLEDGED.one(sum(lags))
+    reports = sum(session.reports for session in snapshot.sessions)
+    yield sessions.UNACKNOWLEDGED.rows([(("report",), reports), (("other",), sum(lags) - reports)])
     yield sessions.STREAM_LAG.one(max(lags, default=0))
     yield sessions.EVENTS_LOST.one(snapshot.counters.events_lost)

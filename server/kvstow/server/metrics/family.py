@@ -10,6 +10,7 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     Metric,
 )
+from prometheus_client.utils import floatToGoString
 
 
 class Kind(Enum):
@@ -71,7 +72,7 @@ class Family:
         """
         family = HistogramMetricFamily(self.name, self.meaning, labels=())
         so_far, buckets = 0, []
-        for bound, count in zip([*map(str, bounds), "+Inf"], counts, strict=True):
+        for bound, count in zip([*map(floatToGoString, bounds), "+Inf"], counts, strict=True):
             so_far += count
             buckets.append((bound, so_far))
         family.add_metric((), buckets, total)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from prometheus_client.core import Metric
 
 from kvstow.server.core.snapshot import SpaceView
-from kvstow.server.core.types import SpaceId, StoreStatus
+from kvstow.server.core.types import SpaceId, StoreStatus, TransferState
 
 from .families import blocks
 from .family import Family
@@ -74,13 +74,14 @@ def _counted(space: SpaceView) -> _Counts:
             (blocks.LOOKUP_BLOCKS, ("miss",)): counters.missed_blocks,
             (blocks.STORED, ()): counters.stored_blocks,
             (blocks.LOADED, ()): counters.loaded_blocks,
-            (blocks.EVICTED, ()): counters.evicted_blocks,
-            (blocks.DROPPED, ()): counters.dropped_blocks,
+            (blocks.MODEL_EVICTED, ()): counters.evicted_blocks,
             (blocks.RESETS, ()): counters.resets,
         }
     )
     for status in StoreStatus:
         counts[blocks.OFFERED, (status.name.lower(),)] = counters.offered[status.name]
+    for outcome in (TransferState.FAILED, TransferState.ABANDONED):
+        counts[blocks.UNSTORED, (outcome.value,)] = counters.unstored[outcome.name]
     return counts
 
 
@@ -108,8 +109,8 @@ COUNTED = (
     blocks.OFFERED,
     blocks.STORED,
     blocks.LOADED,
-    blocks.EVICTED,
-    blocks.DROPPED,
+    blocks.UNSTORED,
+    blocks.MODEL_EVICTED,
     blocks.RESETS,
 )
 """Families of which every space counts its own part."""

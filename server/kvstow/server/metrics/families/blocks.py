@@ -1,4 +1,4 @@
-"""Families about blocks: what was looked up, offered, stored, loaded and given up, by tenant and model."""
+"""Families about blocks: what was looked up, offered, stored, loaded and given up, mostly by tenant and model."""
 
 from kvstow.server.metrics.family import Family, Kind
 
@@ -54,18 +54,18 @@ LOADED = Family(
     "Blocks whose load ended well: what engines did not have to compute.",
     _SPACE,
 )
-EVICTED = Family(
-    "kvstow_evicted_blocks_total",
+UNSTORED = Family(
+    "kvstow_unstored_blocks_total",
     Kind.COUNTER,
     "blocks",
-    "Blocks that had to make room for others.",
-    _SPACE,
+    "Blocks whose store was accepted and never ended well.",
+    (*_SPACE, ("outcome", "`failed`, `abandoned`")),
 )
-DROPPED = Family(
-    "kvstow_dropped_blocks_total",
+MODEL_EVICTED = Family(
+    "kvstow_model_evicted_blocks_total",
     Kind.COUNTER,
     "blocks",
-    "Blocks that left by request.",
+    "The blocks of `kvstow_evicted_blocks_total`, by whose they were.",
     _SPACE,
 )
 RESETS = Family("kvstow_resets_total", Kind.COUNTER, "resets", "Resets.", _SPACE)
@@ -77,14 +77,47 @@ RESETS_DRAINING = Family(
     _SPACE,
 )
 
+LOOKUP_KEYS = Family(
+    "kvstow_lookup_keys",
+    Kind.HISTOGRAM,
+    "keys",
+    "Keys of each lookup, over all its groups.",
+)
+EVICTED = Family(
+    "kvstow_evicted_blocks_total",
+    Kind.COUNTER,
+    "blocks",
+    "Blocks that left by policy. `capacity`: to make room for others of their slot size; `reclaimed`: because their "
+    "extent was taken for another slot size.",
+    (("reason", "`capacity`, `reclaimed`"),),
+)
+EVICTION_AGE = Family(
+    "kvstow_eviction_age_seconds",
+    Kind.HISTOGRAM,
+    "seconds",
+    "How long ago the blocks that made room for others of their slot size had been used. Two blocks of each batch stand "
+    "for the batch. Engines that ask again after longer than this would find more in a larger pool.",
+)
+DROPPED = Family(
+    "kvstow_dropped_blocks_total",
+    Kind.COUNTER,
+    "blocks",
+    "READY blocks that left otherwise. `failed_load`: they could not be read.",
+    (("reason", "`reset`, `drop_space`, `failed_load`"),),
+)
+
 ALL = (
     BLOCKS,
     LOOKUPS,
     LOOKUP_BLOCKS,
+    LOOKUP_KEYS,
     OFFERED,
     STORED,
+    UNSTORED,
     LOADED,
     EVICTED,
+    MODEL_EVICTED,
+    EVICTION_AGE,
     DROPPED,
     RESETS,
     RESETS_DRAINING,

@@ -37,7 +37,9 @@ UNACKNOWLEDGED = Family(
     "kvstow_unacknowledged_events",
     Kind.GAUGE,
     "events",
-    "Events of all sessions that their readers have not acknowledged.",
+    "Events of all sessions that their readers have not acknowledged. A session with many reports is refused new "
+    "transfers; of other events the oldest are dropped.",
+    (("kind", "`report` of a transfer, `other`"),),
 )
 STREAM_LAG = Family(
     "kvstow_stream_lag_events",
