@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from device.conftest import WATCHDOG_S, CudaRig, cuda_rig
-from device.rig import SESSION, GpuMemory, Recorder, blocks_in_a_row, random_bytes
+from device.rig import (
+    SESSION,
+    GpuMemory,
+    Recorder,
+    blocks_in_a_row,
+    make_copy,
+    random_bytes,
+)
 from kvstow.server.core.spans import Spans
 from kvstow.server.device.base import DeviceBusyError, DeviceError, Direction, Region
 from kvstow.server.device.pool import HostPool
@@ -111,6 +118,27 @@ def test_a_large_copy_of_which_a_piece_hangs_ends_when_that_returns(
     end = large.wait_end()
     assert end.copied_bytes > 0
     assert end.copied_bytes + BLOCK * len(end.failed) >= LONG.size_bytes
+
+
+def test_a_copy_whose_fence_is_being_asked_for_stays_until_the_answer(
+    rig: CudaRig, clock: ManualClock
+) -> None:
+    _, region = attach(rig)
+    event, handle = rig.engine.event()
+    stream = rig.engine.stream()
+    rig.engine.launch(stream, lambda: None)
+    rig.engine.record(event, stream)
+    fence = rig.device.open_fence(handle, SESSION)
+    asked, waiting = Recorder(), Recorder()
+    with rig.driver.world.held(stream), rig.driver.hanging("event_reached", gpu=0):
+        rig.device.submit(make_copy(asked, Direction.STORE, SPANS, [region], fence=fence))
+        wait_for(lambda: rig.driver.calls_waiting, "a question that hangs")
+        rig.device.submit(make_copy(waiting, Direction.STORE, SPANS, [region], fence=fence))
+        clock.advance(WATCHDOG_S + 1)
+        assert waiting.wait_end().failed == list(range(BLOCKS))
+        assert asked.start_count == 0
+        assert rig.device.queue_depth(Direction.STORE) == 1
+    assert asked.wait_end().failures == []
 
 
 def test_an_attach_gives_up_on_a_gpu_that_hangs_and_what_opens_late_is_closed(

@@ -82,6 +82,7 @@ class WaitingRoom:
         self._failed = failed
         self._changed = threading.Condition()
         self._waiting: list[_Waiting] = []
+        self._looked_at: _Waiting | None = None
         self._open = True
         self._thread = threading.Thread(target=self._run, name=f"gpu-{gpu}-fences", daemon=True)
         self._thread.start()
@@ -101,8 +102,14 @@ class WaitingRoom:
             return sum(waiting.copy.direction is direction for waiting in self._waiting)
 
     def give_up(self, reason: str) -> None:
-        """Fail what waits, in the calling thread."""
-        for copy in self._empty():
+        """Fail what waits, in the calling thread; but for the copy whose event is being asked for just now.
+
+        When a copy has ended its event may be destroyed, and that must not happen under a call that may hang.
+        """
+        with self._changed:
+            copies = [one.copy for one in self._waiting if one is not self._looked_at]
+            self._waiting = [one for one in self._waiting if one is self._looked_at]
+        for copy in copies:
             refuse(copy, reason)
 
     def close(self, limit_s: float) -> bool:
@@ -115,14 +122,11 @@ class WaitingRoom:
 
     def pass_all_on(self) -> None:
         """After the close: let whoever fails all copies by now fail those that waited too."""
-        for copy in self._empty():
-            self._pass_on(copy)
-
-    def _empty(self) -> list[Copy]:
         with self._changed:
-            copies = [waiting.copy for waiting in self._waiting]
-            self._waiting.clear()
-        return copies
+            copies = [one.copy for one in self._waiting]
+            self._waiting = []
+        for copy in copies:
+            self._pass_on(copy)
 
     def _run(self) -> None:
         with self._beat.during("making the GPU current"):
@@ -132,16 +136,24 @@ class WaitingRoom:
                 self._failed(error)
         while True:
             with self._changed:
+                self._looked_at = None
                 while self._open and not self._waiting:
                     self._changed.wait()
                 if not self._open:
                     return
                 waiting = tuple(self._waiting)
             for one in waiting:
-                self._look(one)
+                if self._begin_look(one):
+                    self._look(one)
             now = time.monotonic()
             age = min(now - one.since for one in waiting)
             time.sleep(min(max(age * LATE_SHARE, SHORTEST_S), LONGEST_S))
+
+    def _begin_look(self, one: _Waiting) -> bool:
+        """Keep a copy here while its event is asked for; False if it has gone."""
+        with self._changed:
+            self._looked_at = one if one in self._waiting else None
+            return self._looked_at is not None
 
     def _look(self, one: _Waiting) -> None:
         """Let a copy go if its time has come."""
