@@ -207,6 +207,15 @@ def test_a_lost_context_is_said_and_nothing_more_is_tried(rig: CudaRig) -> None:
     rig.device.close_region(region)
 
 
+def test_a_context_that_is_found_lost_by_an_attach_is_lost(rig: CudaRig) -> None:
+    _, region = attach(rig)
+    rig.driver.lose(0)
+    with pytest.raises(DeviceError, match="ILLEGAL_ADDRESS"):
+        attach(rig)
+    assert healthy(rig) == [False, True]
+    rig.device.close_region(region)
+
+
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_context_that_cannot_be_made_is_tried_again_with_the_next_attach(
     rig: CudaRig, after: int
