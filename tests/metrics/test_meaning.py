@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from kvstow.client import Client
+import pytest
+
+from kvstow.client import Client, Refused
 from support.client_engine import connected_engine, keys
 from support.kvstowd import Kvstowd, running_kvstowd
 from support.waiting import DEADLINE_S, wait_for
@@ -117,3 +119,14 @@ def test_a_store_that_came_to_nothing_is_counted(daemon: Kvstowd) -> None:
         found = daemon.metrics()
     assert found["kvstow_unstored_blocks_total model abandoned "] == 2
     assert found["kvstow_unstored_blocks_total model failed "] == 0
+
+
+def test_refusals_exist_before_they_happen_and_are_counted_by_reason(daemon: Kvstowd) -> None:
+    with connected_engine(daemon.target) as engine:
+        before = daemon.metrics()
+        with pytest.raises(Refused, match="DUPLICATE_KEY"):
+            engine.session.store(keys([1, 1]), [0, 1], engine.session.generation)
+        after = daemon.metrics()
+    assert before["kvstow_refusals_total DUPLICATE_KEY"] == 0
+    assert after["kvstow_refusals_total DUPLICATE_KEY"] == 1
+    assert after["kvstow_refusals_total STALE_GENERATION"] == 0

@@ -72,10 +72,7 @@ class Books(Collector):
 def _status(status: Status) -> Iterator[Metric]:
     yield service.READY.one(status.state.value == "ready")
     yield service.INTERNAL_ERRORS.one(status.bug_count)
-    counts = {
-        kind.reason: status.refusals.get(kind.reason, 0) for kind in Refusal.__subclasses__()
-    }
-    yield service.REFUSALS.rows(((reason,), count) for reason, count in counts.items())
+    yield service.REFUSALS.rows(((reason,), status.refusals.get(reason, 0)) for reason in _REASONS)
     yield service.LOCK_ACQUISITIONS.one(status.lock.count)
     yield service.LOCK_HELD.one(status.lock.held_s)
     yield service.LOCK_HELD_MAX.one(status.lock.longest_s)
