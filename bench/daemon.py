@@ -22,7 +22,7 @@ def running_daemon(**settings: object) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="kvstow-bench-") as directory:
         socket = Path(directory, "kvstow.sock")
         given = {"socket": socket, "metrics_listen": "", "log_level": "warning", **settings}
-        flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+        flags = [_flag(name.replace("_", "-"), value) for name, value in given.items()]
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("KVSTOW_")
         }
@@ -33,6 +33,17 @@ def running_daemon(**settings: object) -> Iterator[str]:
         finally:
             daemon.terminate()
             daemon.wait()
+
+
+def _flag(name: str, value: object) -> str:
+    """A setting as the command line gives it; one that is true or false takes no value."""
+    match value:
+        case True:
+            return f"--{name}"
+        case False:
+            return f"--no-{name}"
+        case _:
+            return f"--{name}={value}"
 
 
 def _wait_ready(daemon: "subprocess.Popen[bytes]", target: str) -> None:

@@ -16,7 +16,7 @@ GIB = 1 << 30
 def served_on_gpu(plan: Plan, report: Report) -> Iterator[str]:
     """A daemon with a page-locked pool, and how long that took; gives its target."""
     seconds = {}
-    for pin in ("false", "true"):
+    for pin in (False, True):
         began = time.monotonic()
         settings = {
             "pool_size": plan.pool_bytes,
@@ -27,12 +27,12 @@ def served_on_gpu(plan: Plan, report: Report) -> Iterator[str]:
         }
         with running_daemon(**settings) as target:
             seconds[pin] = time.monotonic() - began
-            if pin == "true":
+            if pin:
                 size = plan.pool_bytes / GIB
-                pinning = seconds["true"] - seconds["false"]
-                report.numbers |= {"start unpinned": seconds["false"], "start": seconds["true"]}
+                pinning = seconds[True] - seconds[False]
+                report.numbers |= {"start unpinned": seconds[False], "start": seconds[True]}
                 result = (
-                    f"{seconds['true']:.1f} s, {pinning:.1f} s of them to page-lock {size:.0f} GiB"
+                    f"{seconds[True]:.1f} s, {pinning:.1f} s of them to page-lock {size:.0f} GiB"
                 )
                 report.add("daemon", "start until ready", result)
                 yield target

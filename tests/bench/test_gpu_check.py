@@ -1,13 +1,18 @@
 """The check that needs a GPU is sound: its whole plan runs over the model, and its kernels do what they say."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bench.gpu_check.__main__ import main
+from bench.gpu_check.daemons import served_on_gpu
+from bench.gpu_check.plan import ON_A_GPU
 from bench.gpu_check.report import FAILED, OK, Report
 from bench.gpu_check.torch_gpu import TorchBuffer
+from device.stub import compiled, library
+from kvstow.client import Client
 
 
 def test_the_plan_runs_over_the_model_and_finds_what_it_should(
@@ -20,6 +25,23 @@ def test_the_plan_runs_over_the_model_and_finds_what_it_should(
     (without,) = [row for row in written["rows"] if row["what"].startswith("without")]
     assert "0 stores and 0 loads" not in without["result"]
     assert capsys.readouterr().out.endswith("everything is as promised\n")
+
+
+@compiled
+def test_the_daemon_starts_with_a_driver_unpinned_and_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "libcuda.so.1").symlink_to(library("13"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    report = Report({}, limit_s=60.0)
+    with (
+        served_on_gpu(replace(ON_A_GPU, pool_bytes=64 << 20), report) as target,
+        Client(target) as client,
+    ):
+        info = client.server_info()
+        assert info.pinned
+        assert len(info.gpus) == 2
+    assert report.numbers.keys() >= {"start", "start unpinned"}
 
 
 def test_what_breaks_keeps_nothing_else_from_being_done_and_is_not_passed() -> None:
