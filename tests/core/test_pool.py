@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from core.engines import SLOT_BYTES, key, lru, named_policy
 from kvstow.server.core.errors import BlockTooLarge, BooksError
+from kvstow.server.core.history import History
 from kvstow.server.core.index import BlockIndex
 from kvstow.server.core.policy import POLICY_NAMES
 from kvstow.server.core.pool import HostPool
@@ -34,7 +35,9 @@ class PoolHistory(RuleBasedStateMachine):
 
     @initialize(extent_count=st.integers(1, 3), policy=st.sampled_from(POLICY_NAMES))
     def begin(self, extent_count: int, policy: str) -> None:
-        self.pool = HostPool(extent_count * EXTENT_BYTES, EXTENT_BYTES, named_policy(policy))
+        self.pool = HostPool(
+            extent_count * EXTENT_BYTES, EXTENT_BYTES, named_policy(policy), History(9)
+        )
         self.tables = {size: self.pool.table(size) for size in SIZES}
         self.indexes = {size: self.new_index(size) for size in SIZES}
         self.taken: list[tuple[int, list[int]]] = []
@@ -187,13 +190,13 @@ TestPoolHistory.settings = settings(max_examples=200, stateful_step_count=40, de
 
 
 def test_a_pool_uses_whole_extents() -> None:
-    pool = HostPool(3 * EXTENT_BYTES - 1, EXTENT_BYTES, lru)
+    pool = HostPool(3 * EXTENT_BYTES - 1, EXTENT_BYTES, lru, History(9))
     assert pool.extent_count == pool.unused_count == 2
     assert [pool.slot_limit(size) for size in SIZES] == [8, 4, 2]
 
 
 def test_a_slot_larger_than_an_extent_is_refused() -> None:
-    pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, lru)
+    pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, lru, History(9))
     pool.check_fits(EXTENT_BYTES)
     with pytest.raises(BlockTooLarge) as refused:
         pool.check_fits(EXTENT_BYTES + 1)
@@ -203,7 +206,7 @@ def test_a_slot_larger_than_an_extent_is_refused() -> None:
 
 def test_a_victim_without_a_block_is_our_own_mistake() -> None:
     """A slot that is in the order of eviction although nothing is stored in it."""
-    pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, lru)
+    pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, lru, History(9))
     table = pool.table(SLOT_BYTES)
     table.policy.insert(pool.take(table, 4, {}, 0.0))
     table.busy_count = 0
@@ -212,7 +215,7 @@ def test_a_victim_without_a_block_is_our_own_mistake() -> None:
 
 
 def test_a_slot_without_a_block_has_no_identity() -> None:
-    pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, named_policy("arc"))
+    pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, named_policy("arc"), History(9))
     table = pool.table(SLOT_BYTES)
     with pytest.raises(BooksError, match="identity"):
         table.policy.insert(pool.take(table, 1, {}, 0.0))

@@ -270,9 +270,18 @@ def _(served: Served) -> Any:
     return cache_pb2.AcknowledgeRequest(session_id=Engine(served).session_id, sequence=1)
 
 
-@case(f"{ADMIN}/ResetSpace", "NO_SUCH_SPACE")
+def unknown_space(request: type[Any], served: Served) -> Any:
+    return request(space_id=NOBODY)
+
+
+for name in ("ExplainKeys", "ResetSpace", "DropSpace"):
+    request = vars(admin_pb2)[f"{name}Request"]
+    case(f"{ADMIN}/{name}", "NO_SUCH_SPACE")(partial(unknown_space, request))
+
+
+@case(f"{ADMIN}/ExplainKeys", "TOO_MANY_KEYS")
 def _(served: Served) -> Any:
-    return admin_pb2.ResetSpaceRequest(space_id=NOBODY)
+    return admin_pb2.ExplainKeysRequest(space_id=Engine(served).space_id, keys=17 * key(1))
 
 
 @case(f"{ADMIN}/ResetSpace", "INVALID_REQUEST")
@@ -283,11 +292,6 @@ def _(served: Served) -> Any:
 @case(f"{ADMIN}/ResetAll", "INVALID_REQUEST")
 def _(served: Served) -> Any:
     return admin_pb2.ResetAllRequest(wait_s=math.inf)
-
-
-@case(f"{ADMIN}/DropSpace", "NO_SUCH_SPACE")
-def _(served: Served) -> Any:
-    return admin_pb2.DropSpaceRequest(space_id=NOBODY)
 
 
 @case(f"{ADMIN}/DropSpace", "SPACE_IN_USE")

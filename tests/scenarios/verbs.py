@@ -46,6 +46,7 @@ VERBS: dict[str, Callable[[World, Command], str]] = {
     "unwatch": lives.unwatch,
     "wanted": work.wanted,
     "watch": lives.watch,
+    "why": views.why,
 }
 
 

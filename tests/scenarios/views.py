@@ -85,3 +85,14 @@ def totals(world: World, _command: Command) -> str:
 def evictions(world: World, _command: Command) -> str:
     """evictions: how many blocks left by policy, why, and how long after their last use"""
     return wording.evictions(world.ledger.snapshot(now=world.now).evictions)
+
+
+def why(world: World, command: Command) -> str:
+    """why SPACE keys=... [group=0]: what became of these keys, and when"""
+    numbers, group = command.numbers("keys"), command.number("group", 0)
+    asked = [key(number) for number in numbers]
+    recollection = world.ledger.recall(world.space(command), group, asked, now=world.now)
+    lines = wording.fates(recollection.explain(), numbers)
+    if recollection.forgotten_at is not None:
+        lines.append(f"forgotten: what is {world.now - recollection.forgotten_at:g}s old")
+    return "\n".join(lines)

@@ -20,13 +20,17 @@ from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, Table
 from kvstow.server.core.spaces import SpaceCounters
 from kvstow.server.core.types import (
     BlockFailure,
+    Fate,
     GroupHits,
+    KeyFate,
     KeyState,
     LookupResult,
     ResetResult,
     StoreStatus,
     TransferPlan,
 )
+
+TIMELESS = (Fate.READY, Fate.WRITING, Fate.UNKNOWN)
 
 
 def numbers(found: Iterable[int]) -> str:
@@ -219,6 +223,16 @@ def evictions(found: Evictions) -> str:
     ages = dict(zip(bounds, found.age_s.counts, strict=True))
     reasons = {"capacity": found.capacity, "reclaimed": found.reclaimed}
     return f"{_counts(reasons)}\nunused for: {_counts(ages)}, {found.age_s.total:g}s in all"
+
+
+def fates(found: Sequence[KeyFate], keys: Sequence[int]) -> list[str]:
+    """One line for keys that follow each other and share their fate."""
+    lines = []
+    for fate, run in groupby(zip(found, keys, strict=True), lambda pair: pair[0]):
+        when = f" {fate.age_s:g}s ago" if fate.fate not in TIMELESS else ""
+        asked = numbers(key for _, key in run)
+        lines.append(f"{asked} {fate.fate.name}{when} in generation {fate.generation}")
+    return lines
 
 
 def totals(found: Counters) -> str:

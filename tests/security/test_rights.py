@@ -58,6 +58,7 @@ PERMITTED = {
         "ListLeases": KNOWN,
         "GetStats": LOOKING,
         "GetConfiguration": LOOKING,
+        "ExplainKeys": LOOKING,
         "ResetSpace": ADMINISTERING,
         "ResetAll": ADMINISTERING,
         "DropSpace": ADMINISTERING,

@@ -2,11 +2,39 @@ from kvstow.v1 import identity_pb2 as _identity_pb2
 from kvstow.v1 import reset_pb2 as _reset_pb2
 from kvstow.v1 import transfer_pb2 as _transfer_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class KeyFate(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    KEY_FATE_UNSPECIFIED: _ClassVar[KeyFate]
+    KEY_FATE_READY: _ClassVar[KeyFate]
+    KEY_FATE_WRITING: _ClassVar[KeyFate]
+    KEY_FATE_EVICTED: _ClassVar[KeyFate]
+    KEY_FATE_RECLAIMED: _ClassVar[KeyFate]
+    KEY_FATE_RESET: _ClassVar[KeyFate]
+    KEY_FATE_LOAD_FAILED: _ClassVar[KeyFate]
+    KEY_FATE_STORE_FAILED: _ClassVar[KeyFate]
+    KEY_FATE_STORE_ABANDONED: _ClassVar[KeyFate]
+    KEY_FATE_NO_SPACE: _ClassVar[KeyFate]
+    KEY_FATE_NOT_ADMITTED: _ClassVar[KeyFate]
+    KEY_FATE_UNKNOWN: _ClassVar[KeyFate]
+KEY_FATE_UNSPECIFIED: KeyFate
+KEY_FATE_READY: KeyFate
+KEY_FATE_WRITING: KeyFate
+KEY_FATE_EVICTED: KeyFate
+KEY_FATE_RECLAIMED: KeyFate
+KEY_FATE_RESET: KeyFate
+KEY_FATE_LOAD_FAILED: KeyFate
+KEY_FATE_STORE_FAILED: KeyFate
+KEY_FATE_STORE_ABANDONED: KeyFate
+KEY_FATE_NO_SPACE: KeyFate
+KEY_FATE_NOT_ADMITTED: KeyFate
+KEY_FATE_UNKNOWN: KeyFate
 
 class ListSpacesRequest(_message.Message):
     __slots__ = ()
@@ -227,6 +255,32 @@ class Setting(_message.Message):
     value: str
     source: str
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+
+class ExplainKeysRequest(_message.Message):
+    __slots__ = ("space_id", "group", "keys")
+    SPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    space_id: int
+    group: int
+    keys: bytes
+    def __init__(self, space_id: _Optional[int] = ..., group: _Optional[int] = ..., keys: _Optional[bytes] = ...) -> None: ...
+
+class ExplainKeysResponse(_message.Message):
+    __slots__ = ("generation", "fates", "ages_s", "generations", "complete", "reaches_back_s")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    FATES_FIELD_NUMBER: _ClassVar[int]
+    AGES_S_FIELD_NUMBER: _ClassVar[int]
+    GENERATIONS_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    REACHES_BACK_S_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    fates: _containers.RepeatedScalarFieldContainer[KeyFate]
+    ages_s: _containers.RepeatedScalarFieldContainer[float]
+    generations: _containers.RepeatedScalarFieldContainer[int]
+    complete: bool
+    reaches_back_s: float
+    def __init__(self, generation: _Optional[int] = ..., fates: _Optional[_Iterable[_Union[KeyFate, str]]] = ..., ages_s: _Optional[_Iterable[float]] = ..., generations: _Optional[_Iterable[int]] = ..., complete: bool = ..., reaches_back_s: _Optional[float] = ...) -> None: ...
 
 class ResetSpaceRequest(_message.Message):
     __slots__ = ("space_id", "wait_s")

@@ -72,6 +72,11 @@ class AdminServiceStub(object):
                 request_serializer=kvstow_dot_v1_dot_admin__pb2.GetConfigurationRequest.SerializeToString,
                 response_deserializer=kvstow_dot_v1_dot_admin__pb2.GetConfigurationResponse.FromString,
                 _registered_method=True)
+        self.ExplainKeys = channel.unary_unary(
+                '/kvstow.v1.AdminService/ExplainKeys',
+                request_serializer=kvstow_dot_v1_dot_admin__pb2.ExplainKeysRequest.SerializeToString,
+                response_deserializer=kvstow_dot_v1_dot_admin__pb2.ExplainKeysResponse.FromString,
+                _registered_method=True)
         self.ResetSpace = channel.unary_unary(
                 '/kvstow.v1.AdminService/ResetSpace',
                 request_serializer=kvstow_dot_v1_dot_admin__pb2.ResetSpaceRequest.SerializeToString,
@@ -160,6 +165,23 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExplainKeys(self, request, context):
+        """Says why keys are missing: what became last of each key of one group, as far back as the daemon remembers. It
+        remembers a bounded number of the keys that lately came, went or were refused; the reply says how far back that
+        reaches.
+
+        Free of side effects: it counts as no lookup and keeps no block from being evicted. It may be repeated. It costs about
+        what a lookup of the same keys costs while others wait, and then a search, up to tens of milliseconds, while nobody
+        does. For people and for the hunt after a bad hit rate, not for every request.
+
+        Errors:
+        INVALID_ARGUMENT / TOO_MANY_KEYS: split the call.
+        NOT_FOUND / NO_SUCH_SPACE: list the spaces.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResetSpace(self, request, context):
         """Resets one space, exactly as CacheService.Reset does for a session's own.
 
@@ -232,6 +254,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetConfiguration,
                     request_deserializer=kvstow_dot_v1_dot_admin__pb2.GetConfigurationRequest.FromString,
                     response_serializer=kvstow_dot_v1_dot_admin__pb2.GetConfigurationResponse.SerializeToString,
+            ),
+            'ExplainKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainKeys,
+                    request_deserializer=kvstow_dot_v1_dot_admin__pb2.ExplainKeysRequest.FromString,
+                    response_serializer=kvstow_dot_v1_dot_admin__pb2.ExplainKeysResponse.SerializeToString,
             ),
             'ResetSpace': grpc.unary_unary_rpc_method_handler(
                     servicer.ResetSpace,
@@ -424,6 +451,33 @@ class AdminService(object):
             '/kvstow.v1.AdminService/GetConfiguration',
             kvstow_dot_v1_dot_admin__pb2.GetConfigurationRequest.SerializeToString,
             kvstow_dot_v1_dot_admin__pb2.GetConfigurationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvstow.v1.AdminService/ExplainKeys',
+            kvstow_dot_v1_dot_admin__pb2.ExplainKeysRequest.SerializeToString,
+            kvstow_dot_v1_dot_admin__pb2.ExplainKeysResponse.FromString,
             options,
             channel_credentials,
             insecure,

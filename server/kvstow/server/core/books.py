@@ -20,6 +20,7 @@ from .transfers import Lease, Transfer
 from .types import (
     BlockFailure,
     DropReason,
+    Fate,
     Identity,
     LeaseId,
     SessionId,
@@ -40,6 +41,7 @@ class Limits:
         max_leases: leases of a session.
         max_sessions, max_spaces: of the daemon.
         max_tightened: holds of leases and loads which it ends that one call gives back; what is more is swept.
+        max_history: keys that are remembered when they have come or gone, and as many that were refused.
         max_events: events besides terminal reports that are kept for a reader.
         max_lease_s: longest life of a lease, in seconds.
         max_deadline_s: longest deadline of a transfer, in seconds.
@@ -52,6 +54,7 @@ class Limits:
     max_sessions: int = 64
     max_spaces: int = 64
     max_tightened: int = 8192
+    max_history: int = 1 << 18
     max_events: int = 1024
     max_lease_s: float = 300.0
     max_deadline_s: float = 3600.0
@@ -208,6 +211,7 @@ class Books:
         transfer.abandoned = True
         if transfer.kind is TransferKind.STORE:
             for part in transfer.parts:
+                self.pool.history.add(part.index.serial, Fate.STORE_ABANDONED, part.keys, now)
                 if not part.index.retired:
                     part.index.abort(part.keys)
                 self.spaces[transfer.space].counters.unstored["ABANDONED"] += len(part.keys)

@@ -21,8 +21,10 @@ from .admission import Admission
 from .books import Books, Limits, Serials
 from .check import check
 from .events import Draining, Event
+from .history import History, Recollection
 from .lookups import LookupOptions
 from .pool import HostPool, PolicyFactory
+from .recall import recall
 from .snapshot import Snapshot, snapshot
 from .types import (
     BlockFailure,
@@ -63,7 +65,7 @@ class Ledger:
         limits: Limits,
         session_base: int = 0,
     ) -> None:
-        pool = HostPool(pool_bytes, extent_bytes, make_policy)
+        pool = HostPool(pool_bytes, extent_bytes, make_policy, History(limits.max_history))
         self._books = Books(limits, pool, admission, Serials(session_base))
 
     def open_session(self, identity: Identity, name: str, *, now: float) -> SessionId:
@@ -221,11 +223,7 @@ class Ledger:
         return resets.drop_space(self._books, space, now=now)
 
     def open_stream(self, session: SessionId) -> int:
-        """The session's stream is open; returns its number, which makes every older stream of the session obsolete.
-
-        Raises:
-            NoSuchSession.
-        """
+        """A stream is open; its number makes every older stream of the session obsolete. Raises NoSuchSession."""
         return lives.open_stream(self._books, session)
 
     def close_stream(self, session: SessionId, stream: int, *, now: float) -> None:
@@ -264,11 +262,7 @@ class Ledger:
         return self._books.pool.sweep()
 
     def space_of(self, session: SessionId) -> tuple[SpaceId, int]:
-        """The space of a session and its current generation.
-
-        Raises:
-            NoSuchSession.
-        """
+        """The space of a session and its current generation. Raises NoSuchSession."""
         space = self._books.spaces[self._books.session(session).space]
         return space.id, space.generation
 
@@ -285,14 +279,20 @@ class Ledger:
         """All spaces, oldest first."""
         return tuple(self._books.spaces)
 
+    def recall(
+        self, space: SpaceId, group: int, keys: Sequence[bytes], *, now: float
+    ) -> Recollection:
+        """What is known of these keys; to `explain` it needs no lock. Raises NoSuchSpace, InvalidRequest, TooManyKeys."""
+        return recall(self._books, space, group, keys, now=now)
+
+    def identity_of(self, space: SpaceId) -> Identity:
+        """What a space is named by. Raises NoSuchSpace."""
+        return self._books.space(space).identity
+
     def snapshot(self, *, now: float) -> Snapshot:
         """A picture of everything, for metrics and administration."""
         return snapshot(self._books, now=now)
 
     def check(self) -> None:
-        """Verify every invariant of the books by recounting.
-
-        Raises:
-            BooksError: at the first contradiction.
-        """
+        """Verify every invariant of the books by recounting. Raises BooksError at the first contradiction."""
         check(self._books)

@@ -11,6 +11,7 @@ from .transfers import Part, Transfer, group_copies
 from .types import (
     BlockFailure,
     DropReason,
+    Fate,
     GroupBlocks,
     LeaseId,
     SessionId,
@@ -153,19 +154,24 @@ def _settle_store(books: Books, space: Space, part: Part, failed: set[int], now:
         part.index.abort([keys[at] for at in bad])
         part.table.give_back([slots[at] for at in bad])
         space.counters.unstored[TransferState.FAILED.name] += len(bad)
+        books.pool.history.add(
+            part.index.serial, Fate.STORE_FAILED, [part.keys[at] for at in bad], now
+        )
         keys, slots = [keys[at] for at in good], [slots[at] for at in good]
     part.index.publish(keys)
+    books.pool.history.add(part.index.serial, Fate.STORED, keys, now)
     part.table.settle(slots, keys, part.index, now)
     space.counters.stored_blocks += len(slots)
 
 
 def _settle_load(books: Books, space: Space, part: Part, failed: set[int], now: float) -> None:
     # A block that could not be read is dropped: offering it again would fail the same request for ever.
-    bad = [
-        slot
-        for slot, position in zip(part.slots, part.positions, strict=True)
-        if position in failed
-    ]
-    books.count_dropped(space, DropReason.FAILED_LOAD, part.table.orphan(bad))
+    bad = [at for at, position in enumerate(part.positions) if position in failed]
+    if bad:
+        dropped = part.table.orphan([part.slots[at] for at in bad])
+        books.count_dropped(space, DropReason.FAILED_LOAD, dropped)
+        books.pool.history.add(
+            part.index.serial, Fate.LOAD_FAILED, [part.keys[at] for at in bad], now
+        )
     part.table.unhold(part.slots, now)
     space.counters.loaded_blocks += len(part.slots) - len(bad)

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from .distributions import Distribution
 from .errors import BlockTooLarge, BooksError
 from .extents import Extent
+from .history import History
 from .index import BlockIndex
 from .policy import EvictionPolicy
 from .slots import SlotTable
+from .types import Fate
 
 Protected = Mapping[int, Collection[int]]
 """Per slot size, slots that must not be given up: the blocks that the same request names."""
@@ -54,13 +56,17 @@ class HostPool:
         size_bytes: size of the pool; what does not fill an extent is not used.
         extent_bytes: size of one extent.
         make_policy: called once for each slot size.
+        history: of blocks; told here of every one that leaves by policy.
     """
 
-    def __init__(self, size_bytes: int, extent_bytes: int, make_policy: PolicyFactory) -> None:
+    def __init__(
+        self, size_bytes: int, extent_bytes: int, make_policy: PolicyFactory, history: History
+    ) -> None:
         self.extent_bytes = extent_bytes
         self.extent_count = size_bytes // extent_bytes
         self.tables: dict[int, SlotTable] = {}
         self.evictions = Evictions()
+        self.history = history
         self._unused = list(range(self.extent_count - 1, -1, -1))
         self._make_policy = make_policy
 
@@ -129,7 +135,7 @@ class HostPool:
         while table.free_count < count and self._unused:
             table.add_extent(self._unused.pop())
         if table.free_count < count:
-            self._widen(table, count, protected)
+            self._widen(table, count, protected, now)
         if table.free_count < count:
             self._evict(table, count - table.free_count, protected.get(table.slot_bytes, ()), now)
         return table.take(count)
@@ -175,7 +181,7 @@ class HostPool:
         if not table.tighten(index, TIGHTEN_LIMIT) and not table.drain(index):
             del table.backlog[index]
 
-    def _widen(self, table: SlotTable, count: int, protected: Protected) -> None:
+    def _widen(self, table: SlotTable, count: int, protected: Protected, now: float) -> None:
         """Take extents from other sizes while they are colder than what would be evicted, or eviction cannot suffice."""
         kept = protected.get(table.slot_bytes, ())
         spare = table.evictable_count - sum(not table.holds[slot] for slot in kept)
@@ -184,12 +190,12 @@ class HostPool:
             needed = table.free_count + spare < count
             if found is None or not (needed or found[1].used_at < self._coldest_use(table)):
                 return
-            self._reclaim(*found)
+            self._reclaim(*found, now)
             table.add_extent(self._unused.pop())
 
     def _evict(self, table: SlotTable, count: int, kept: Collection[int], now: float) -> None:
         slots = table.policy.evict(count, kept)
-        self.evictions.capacity += self._forget(table, slots)
+        self.evictions.capacity += self._forget(table, slots, Fate.EVICTED, now)
         # They come coldest first: the middle block of either half stands for that half.
         for half in (slots[: count // 2], slots[count // 2 :]):
             if half:
@@ -197,7 +203,7 @@ class HostPool:
                 self.evictions.age_s.record(age_s, len(half))
         table.clear(slots)
 
-    def _forget(self, table: SlotTable, slots: Sequence[int]) -> int:
+    def _forget(self, table: SlotTable, slots: Sequence[int], fate: Fate, now: float) -> int:
         """Take blocks out of their indexes; returns how many a lookup could have found."""
         owners, keys = table.owners, table.keys
         evicted: dict[BlockIndex, list[bytes]] = defaultdict(list)
@@ -211,6 +217,7 @@ class HostPool:
             index.evict(gone)
             if not index.retired:
                 index.evicted_count += len(gone)
+                self.history.add(index.serial, fate, gone, now)
                 count += len(gone)
         return count
 
@@ -251,10 +258,10 @@ class HostPool:
         coldest = next(table.policy.order())
         return table.extents[coldest // table.slots_per_extent].used_at
 
-    def _reclaim(self, table: SlotTable, extent: Extent) -> None:
+    def _reclaim(self, table: SlotTable, extent: Extent, now: float) -> None:
         slots = [slot for slot in table.slots_of(extent) if table.owners[slot] is not None]
         table.policy.withdraw(slots)
-        self.evictions.reclaimed += self._forget(table, slots)
+        self.evictions.reclaimed += self._forget(table, slots, Fate.RECLAIMED, now)
         table.clear(slots)
         table.drop_extent(extent)
         self._unused.append(extent.number)

@@ -3,6 +3,7 @@
 from .books import Books
 from .errors import SpaceInUse
 from .events import SpaceReset
+from .history import Ended
 from .index import BlockIndex
 from .spaces import Space
 from .types import DropReason, ResetResult, SpaceId, TransferKind, TransferState
@@ -14,7 +15,7 @@ def reset(
     """See `Ledger.reset`."""
     space = books.space(space_id)
     dropped = space.ready_count
-    _retire(books, space)
+    _retire(books, space, now)
     ended = _abandon_all(books, space, now)
     for lease in [lease.id for lease in books.leases.values() if lease.space == space_id]:
         books.void_lease(lease, now)
@@ -61,7 +62,9 @@ def _abandon_all(books: Books, space: Space, now: float) -> int:
     return ended
 
 
-def _retire(books: Books, space: Space) -> None:
+def _retire(books: Books, space: Space, now: float) -> None:
+    serials = tuple(index.serial for index in space.indexes)
+    space.ended.append(Ended(space.generation, now, serials))
     fresh = []
     for index, table in zip(space.indexes, space.tables, strict=True):
         space.counters.evicted_blocks += index.evicted_count

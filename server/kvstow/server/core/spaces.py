@@ -4,13 +4,17 @@ A reset raises the generation by giving the space new, empty indexes. The old on
 take the slots back little by little; whatever still runs on them is counted here until it has ended.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .history import Ended
 from .index import BlockIndex
 from .slots import SlotTable
 from .types import DropReason, Identity, SpaceId
+
+ENDED_LIMIT = 64
+"""Ended generations that are remembered, to explain what became of keys."""
 
 
 @dataclass(slots=True)
@@ -46,6 +50,7 @@ class Space:
         indexes, tables: one per group of the layout.
         sessions: how many sessions belong to it.
         running: transfers that have not ended, by the generation they began in.
+        ended: the latest generations that a reset has ended.
         draining: generations whose reset has not drained yet, oldest first.
         counters: what happened so far.
     """
@@ -58,6 +63,7 @@ class Space:
     sessions: int = 0
     running: Counter[int] = field(default_factory=Counter)
     draining: list[int] = field(default_factory=list)
+    ended: deque[Ended] = field(default_factory=lambda: deque(maxlen=ENDED_LIMIT))
     counters: SpaceCounters = field(default_factory=SpaceCounters)
 
     @property

@@ -55,6 +55,8 @@ def begin_store(
             parts.append(part)
         start += len(group.keys)
     letters_sent = "".join(letter for letters in statuses for letter in letters)
+    if _NO_SPACE in letters_sent or _NOT_ADMITTED in letters_sent:
+        _remember_refusals(books, space, groups, statuses, now)
     for status in StoreStatus:
         space.counters.offered[status.name] += letters_sent.count(status.value)
     plan = TransferPlan(session_id, transfer_id, TransferKind.STORE, tuple(copies), letters_sent)
@@ -126,6 +128,18 @@ def _accept(
     slots = books.pool.take(table, count, protected, now) if count else []
     index.begin([group.keys[at] for at in accepted], slots)
     return accepted, slots
+
+
+def _remember_refusals(
+    books: Books,
+    space: Space,
+    groups: Sequence[GroupBlocks],
+    statuses: Sequence[Sequence[str]],
+    now: float,
+) -> None:
+    for group, letters in zip(groups, statuses, strict=True):
+        serial = space.indexes[group.group].serial
+        books.pool.history.refuse(serial, group.keys, letters, now)
 
 
 def _part(

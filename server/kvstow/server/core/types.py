@@ -79,6 +79,37 @@ class DropReason(Enum):
     FAILED_LOAD = "failed_load"
 
 
+class Fate(Enum):
+    """What became of a key last: READY and WRITING are there; of the others the name says why it is not.
+
+    STORED: READY until now, kept only in the history. EVICTED: to make room. RECLAIMED: its extent was taken for another
+    slot size. RESET: dropped by a reset. LOAD_FAILED: dropped, because it could not be read. STORE_FAILED and
+    STORE_ABANDONED: it was never READY. NO_SPACE and NOT_ADMITTED: it was offered in vain. UNKNOWN: nothing is remembered.
+    """
+
+    READY = "ready"
+    WRITING = "writing"
+    STORED = "stored"
+    EVICTED = "evicted"
+    RECLAIMED = "reclaimed"
+    RESET = "reset"
+    LOAD_FAILED = "load_failed"
+    STORE_FAILED = "store_failed"
+    STORE_ABANDONED = "store_abandoned"
+    NO_SPACE = "no_space"
+    NOT_ADMITTED = "not_admitted"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFate:
+    """What became of one key, how many seconds ago, and in which generation (RESET: which the reset ended)."""
+
+    fate: Fate
+    age_s: float
+    generation: int
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """One KV cache group: the bytes of one block on one rank, as a sequence of segments (one per layer, say).

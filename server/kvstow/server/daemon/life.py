@@ -15,6 +15,7 @@ import structlog
 
 from kvstow.server.config import Config
 from kvstow.server.core.errors import BooksError, NoSuchSession, NotStarted, ShuttingDown
+from kvstow.server.core.history import Recollection
 from kvstow.server.core.requests import (
     OpenedSession,
     Process,
@@ -23,7 +24,7 @@ from kvstow.server.core.requests import (
     StreamEnd,
 )
 from kvstow.server.core.snapshot import Snapshot
-from kvstow.server.core.types import Identity, SessionEnd, SessionId, TransferKind
+from kvstow.server.core.types import Identity, SessionEnd, SessionId, SpaceId, TransferKind
 from kvstow.server.device.base import Device
 from kvstow.server.device.handles import RankHandles
 
@@ -149,6 +150,16 @@ class Life:
         """A picture of the books; answered in every state."""
         with self._guard as ledger:
             return ledger.snapshot(now=self._clock())
+
+    def space_identity(self, space: SpaceId) -> Identity:
+        """What a space is named by; answered in every state."""
+        with self._guard as ledger:
+            return ledger.identity_of(space)
+
+    def recall(self, space: SpaceId, group: int, keys: Sequence[bytes]) -> Recollection:
+        """What the books know of keys; answered in every state. To explain it takes time, but no lock."""
+        with self._guard as ledger:
+            return ledger.recall(space, group, keys, now=self._clock())
 
     def copied_bytes(self) -> Mapping[TransferKind, int]:
         """Bytes that copies in each direction have moved since the start."""

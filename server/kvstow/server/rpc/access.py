@@ -69,6 +69,7 @@ RULES: Mapping[str, Needs] = {
     f"{_ADMIN}ListLeases": Needs.ANY_TOKEN,
     f"{_ADMIN}GetStats": Needs.LOOKING,
     f"{_ADMIN}GetConfiguration": Needs.LOOKING,
+    f"{_ADMIN}ExplainKeys": Needs.LOOKING,
     f"{_ADMIN}ResetSpace": Needs.ADMINISTRATOR,
     f"{_ADMIN}ResetAll": Needs.ADMINISTRATOR,
     f"{_ADMIN}DropSpace": Needs.ADMINISTRATOR,

@@ -108,6 +108,14 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             settings=[admin_pb2.Setting(**setting._asdict()) for setting in self._settings]
         )
 
+    def ExplainKeys(
+        self, request: admin_pb2.ExplainKeysRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.ExplainKeysResponse:
+        space = SpaceId(request.space_id)
+        key_bytes = self._daemon.space_identity(space).key_scheme.key_bytes
+        keys = convert.keys(request.keys, key_bytes)
+        return replies.explained(self._daemon.recall(space, request.group, keys))
+
     def ResetSpace(
         self, request: admin_pb2.ResetSpaceRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ResetSpaceResponse:

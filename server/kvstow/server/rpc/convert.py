@@ -119,6 +119,11 @@ def group_keys(groups: Sequence[cache_pb2.GroupKeys], key_bytes: int) -> list[Gr
     return [GroupKeys(group.group, _unpack(group.keys, key_bytes)) for group in groups]
 
 
+def keys(packed: bytes, key_bytes: int) -> list[bytes]:
+    """The keys of one group, unpacked."""
+    return _unpack(packed, key_bytes)
+
+
 def group_blocks(groups: Sequence[cache_pb2.GroupBlocks], key_bytes: int) -> list[GroupBlocks]:
     """The blocks of a transfer, keys unpacked."""
     _between(len(groups), 0, MAX_GROUPS, "number of groups")

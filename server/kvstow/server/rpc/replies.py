@@ -6,9 +6,11 @@ The counterpart of `convert`: pure and total, may be called from any thread.
 from collections.abc import Sequence
 
 from kvstow.server.core import events
+from kvstow.server.core.history import Recollection
 from kvstow.server.core.requests import Limits, OpenedSession, ServerInfo, ServerState
 from kvstow.server.core.types import (
     BlockFailure,
+    Fate,
     Identity,
     LookupResult,
     ResetResult,
@@ -17,7 +19,7 @@ from kvstow.server.core.types import (
     TransferPlan,
     TransferState,
 )
-from kvstow.v1 import cache_pb2, identity_pb2, reset_pb2, transfer_pb2
+from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2, reset_pb2, transfer_pb2
 
 KINDS = {
     TransferKind.STORE: transfer_pb2.TRANSFER_KIND_STORE,
@@ -29,6 +31,19 @@ STATES = {
     TransferState.DONE: transfer_pb2.TRANSFER_STATE_DONE,
     TransferState.FAILED: transfer_pb2.TRANSFER_STATE_FAILED,
     TransferState.ABANDONED: transfer_pb2.TRANSFER_STATE_ABANDONED,
+}
+FATES = {
+    Fate.READY: admin_pb2.KEY_FATE_READY,
+    Fate.WRITING: admin_pb2.KEY_FATE_WRITING,
+    Fate.EVICTED: admin_pb2.KEY_FATE_EVICTED,
+    Fate.RECLAIMED: admin_pb2.KEY_FATE_RECLAIMED,
+    Fate.RESET: admin_pb2.KEY_FATE_RESET,
+    Fate.LOAD_FAILED: admin_pb2.KEY_FATE_LOAD_FAILED,
+    Fate.STORE_FAILED: admin_pb2.KEY_FATE_STORE_FAILED,
+    Fate.STORE_ABANDONED: admin_pb2.KEY_FATE_STORE_ABANDONED,
+    Fate.NO_SPACE: admin_pb2.KEY_FATE_NO_SPACE,
+    Fate.NOT_ADMITTED: admin_pb2.KEY_FATE_NOT_ADMITTED,
+    Fate.UNKNOWN: admin_pb2.KEY_FATE_UNKNOWN,
 }
 _SERVER_STATES = {
     ServerState.STARTING: cache_pb2.SERVER_STATE_STARTING,
@@ -183,3 +198,17 @@ def _failures(failures: Sequence[BlockFailure]) -> list[transfer_pb2.BlockFailur
         transfer_pb2.BlockFailures(rank=rank, reason=reason, positions=sorted(found))
         for (rank, reason), found in sorted(positions.items())
     ]
+
+
+def explained(recollection: Recollection) -> admin_pb2.ExplainKeysResponse:
+    """What became of keys; the search for it is made here."""
+    found = recollection.explain()
+    forgotten_at = recollection.forgotten_at
+    return admin_pb2.ExplainKeysResponse(
+        generation=recollection.generation,
+        fates=[FATES[each.fate] for each in found],
+        ages_s=[each.age_s for each in found],
+        generations=[each.generation for each in found],
+        complete=forgotten_at is None,
+        reaches_back_s=0.0 if forgotten_at is None else recollection.now - forgotten_at,
+    )

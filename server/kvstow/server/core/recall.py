@@ -1,0 +1,33 @@
+"""What the books know of keys, without an effect on anything."""
+
+from collections.abc import Sequence
+
+from .books import Books
+from .history import Recollection
+from .types import Fate, GroupKeys, KeyState, SpaceId
+from .validation import check_groups
+
+_THERE = {KeyState.READY: Fate.READY, KeyState.WRITING: Fate.WRITING}
+
+
+def recall(
+    books: Books, space_id: SpaceId, group: int, keys: Sequence[bytes], *, now: float
+) -> Recollection:
+    """See `Ledger.recall`."""
+    space = books.space(space_id)
+    check_groups(space, [GroupKeys(group, keys)], books.limits.max_keys)
+    index = space.indexes[group]
+    states = zip(keys, map(index.state, keys), strict=True)
+    history = books.pool.history
+    parts = (history.moves, history.refusals)
+    forgotten = [each.forgotten_at for each in parts if each.forgotten_at is not None]
+    return Recollection(
+        keys=keys,
+        fates={key: _THERE[state] for key, state in states if state in _THERE},
+        generation=space.generation,
+        index=index.serial,
+        ended={ended.indexes[group]: ended for ended in space.ended},
+        histories=tuple(part.all() for part in parts),
+        forgotten_at=max(forgotten, default=None),
+        now=now,
+    )
