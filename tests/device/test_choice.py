@@ -9,7 +9,7 @@ import pytest
 
 from device.conftest import stub_rig
 from device.rig import SESSION, Recorder, blocks_in_a_row
-from device.stub import compiled, count, library, set_hanging
+from device.stub import StubMemory, compiled, count, library, set_hanging
 from kvstow.server.device.base import CudaOffError, DeviceError
 from kvstow.server.device.choice import Wishes, choose_devices
 from kvstow.server.device.cuda.abi import Copy2D, CopyAttributes, IpcHandle, Side
@@ -93,6 +93,19 @@ def test_a_call_that_hangs_stops_its_own_thread_only() -> None:
     assert not thread.is_alive()
     driver.destroy_event(event)
     driver.destroy_stream(stream)
+    driver.release(0)
+
+
+@compiled
+def test_the_size_of_opened_memory_is_asked_for() -> None:
+    driver = LibCuda(library("13"))
+    driver.use(0)
+    memory = StubMemory(FIRST, 4096)
+    address = driver.open_memory(memory.handle.allocation)
+    assert driver.memory_bytes(address) == 4096
+    assert driver.memory_bytes(address + 96) == 4000
+    assert driver.memory_bytes(address + 4096) is None
+    driver.close_memory(address)
     driver.release(0)
 
 
