@@ -134,11 +134,32 @@ def test_a_directory_that_is_made_lets_those_through_who_may_connect(
     path.release()
 
 
+@ROOT_ONLY
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"socket_owner": "nobody"},
+        {"socket_mode": "0660", "socket_group": NOBODY},
+        {"socket_mode": "0666"},
+    ],
+)
+def test_who_may_connect_gets_through_a_directory_that_was_made(
+    directory: Path, settings: dict[str, object]
+) -> None:
+    directory.chmod(0o755)
+    with running_kvstowd(directory / "new", **settings) as daemon:
+        assert daemon.socket.parent.stat().st_uid == 0
+        assert can_connect(daemon.socket, NOBODY)
+    with running_kvstowd(directory / "new", **settings) as daemon:  # and it is taken again
+        assert can_connect(daemon.socket, NOBODY)
+
+
 @pytest.mark.parametrize(
     ("permissions", "complaint"),
     [
         (Permissions(owner="no-such-user"), "socket_owner: there is no user no-such-user"),
         (Permissions(group="no-such-group"), "socket_group: there is no group no-such-group"),
+        (Permissions(owner="\u00b2"), "socket_owner: there is no user \u00b2"),
     ],
 )
 def test_whoever_does_not_exist_is_named(

@@ -14,7 +14,7 @@ import socket
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -55,6 +55,19 @@ class Permissions:
         if self.owner is not None or self.group is not None:
             os.chown(target, _user(self.owner), _group(self.group))
         os.chmod(target, mode)
+
+    def apply_to_directory(self, directory: Path) -> None:
+        """Let those pass through a new directory who may connect. It stays this process's own, so nobody else may change
+        what lies in it.
+
+        Raises:
+            SocketError: there is no such group.
+            OSError: this process may not do that.
+        """
+        if self.group is not None:
+            os.chown(directory, -1, _group(self.group))
+        others = 0o001 if self.owner is not None else 0
+        directory.chmod(0o700 | (self.mode & 0o066) >> 1 & 0o011 | others)
 
 
 PRIVATE = Permissions()
@@ -126,10 +139,9 @@ class SocketPath:
     def _prepare_directory(self) -> None:
         """Make it if there is none, open to those alone who may connect; refuse one in which others may replace files."""
         directory = self._path.parent
-        if not directory.exists():
+        with suppress(FileExistsError):
             directory.mkdir(mode=0o700, parents=True)
-            may_connect = (self._permissions.mode & 0o066) >> 1 & 0o011
-            self._permissions.apply(directory, 0o700 | may_connect)
+            self._permissions.apply_to_directory(directory)
         found = directory.stat()
         theirs = found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022
         if theirs and not self._permissions.shared_directory:
@@ -142,7 +154,7 @@ class SocketPath:
 
 def _user(name: str | None) -> int:
     """Number of a user; -1, which changes nothing, for None."""
-    if name is None or name.isdigit():
+    if name is None or (name.isascii() and name.isdigit()):
         return int(name or -1)
     try:
         return pwd.getpwnam(name).pw_uid
@@ -151,7 +163,7 @@ def _user(name: str | None) -> int:
 
 
 def _group(name: str | None) -> int:
-    if name is None or name.isdigit():
+    if name is None or (name.isascii() and name.isdigit()):
         return int(name or -1)
     try:
         return grp.getgrnam(name).gr_gid
