@@ -63,6 +63,11 @@ def test_an_attach_that_finds_the_device_busy_is_given_up_after_its_time(
         with pytest.raises(Refused, match="DEVICE_BUSY"):
             rank.follow(session.ticket)
         assert double.calls["AttachMemory"] > 1
+        double.refusals["AttachMemory"] = errors.RegionInvalid("it is too small")
+        before = double.calls["AttachMemory"]
+        with pytest.raises(Refused, match="REGION_INVALID"):
+            rank.follow(session.ticket)
+        assert double.calls["AttachMemory"] == before + 1
         del double.refusals["AttachMemory"]
         rank.follow(session.ticket)
 

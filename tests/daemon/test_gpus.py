@@ -1,5 +1,6 @@
 """What only GPUs have: fences, devices that hang, memory that other processes hold on to."""
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from kvstow.server.core.requests import RankMemory
 from kvstow.server.core.types import Group, Layout, TransferId, TransferState
 from kvstow.server.device.handles import CudaHandle, RankHandles
 from support.daemons import Rig, running_daemon
+from support.driver_model_world import Event
 from support.engine import BLOCK_COUNT, ONE_RANK, Engine, identity, keys
 from support.machines import GpuMachine, GpuPlace
 from support.memory import FENCES, RankGpu
@@ -143,6 +145,28 @@ def unwell(rig: Rig) -> set[str]:
     return {found.device for found in rig.daemon.status().devices if not found.healthy}
 
 
+def opened_events(machine: GpuMachine) -> int:
+    """How many events of engines the daemon has open."""
+    return sum(event.owner is not machine.driver for event in machine.driver.all(Event))
+
+
+def test_memory_of_a_gpu_that_does_not_answer_is_closed_when_it_does(
+    rig: Rig, machine: GpuMachine
+) -> None:
+    engine, other = on_gpu(rig, machine, 0), on_gpu(rig, machine, 1)
+    with machine.driver.hanging("open_memory"):
+        late = threading.Thread(target=on_gpu, args=(rig, machine, 0))
+        late.start()
+        wait_for(lambda: unwell(rig), "an unwell GPU")
+        assert not rig.daemon.detach(engine.session, 0, 0.3)
+        rig.daemon.check()
+        assert rig.daemon.detach(other.session, 0, 60.0)
+    late.join()
+    assert rig.daemon.detach(engine.session, 0, 60.0)
+    assert rank_of(engine).allocation.mapped_count == 0
+    assert opened_events(machine) == FENCES, "those of the late one"
+
+
 def test_memory_that_the_driver_is_slow_to_unmap_is_not_drained_before(
     rig: Rig, machine: GpuMachine
 ) -> None:
@@ -190,9 +214,11 @@ MISTAKES: dict[str, tuple[Spoil, type[Exception], str]] = {
         f"fence {FENCES} is of ",
     ),
     "a fence that is none": (
-        lambda good, _: replace(good, fences=(replace(good.fences[0], event=b"\xff" * 64),)),
+        lambda good, _: replace(
+            good, fences=(*good.fences, replace(good.fences[0], event=b"\xff" * 64))
+        ),
         FenceInvalid,
-        "fence 0: .*the event cannot be opened",
+        f"fence {FENCES}: .*the event cannot be opened",
     ),
     "a handle that is none": (
         lambda good, _: replace(
@@ -222,4 +248,5 @@ def test_what_cannot_be_attached_is_refused_and_leaves_nothing_open(
         rig.daemon.attach(session, 0, spoil(good, other), None)
     rig.daemon.check()
     assert not machine.driver.mapped()
+    assert not opened_events(machine)
     rig.daemon.attach(session, 0, good, None)

@@ -48,9 +48,7 @@ class Starting(Passing):
         self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
     ) -> None:
         owner = Started(self._owner, self._started_at)
-        self._wait(
-            replace(self._copy, owner=owner, fence=None)
-        )  # which was reached before the start
+        self._wait(replace(self._copy, owner=owner))
 
 
 class Started(Passing):
