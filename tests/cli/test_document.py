@@ -10,6 +10,7 @@ import typer
 
 from cli.running import run
 from kvstow.cli.app import app
+from kvstow.cli.fates import FATES
 from support.client_engine import connected_engine
 from support.kvstowd import Kvstowd, running_kvstowd
 from support.waiting import wait_for
@@ -17,7 +18,7 @@ from support.waiting import wait_for
 PAGE = (Path(__file__).parents[2] / "docs/cli.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 EXAMPLES = re.findall(r"^```console\n\$ kvstow (.*)\n((?:.*\n)*?)```", PAGE, re.MULTILINE)
-HEADINGS = {"space", "session", "slot size", "setting"}
+HEADINGS = ("space  ", "session  ", "slot size  ", "setting  ", "index  ")
 """Begin the line of a table that names its columns."""
 
 JSON = {
@@ -26,6 +27,7 @@ JSON = {
     "spaces": ["spaces"],
     "sessions": ["sessions"],
     "transfers": ["transfers", "--stuck"],
+    "why-miss": ["why-miss", "00" * 16],
     "reset": ["reset", "--all", "--yes"],
     "top": ["top", "--count", "1", "--interval", "0.1"],
 }
@@ -53,7 +55,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kvstowd]:
 def columns(output: str) -> list[list[str]]:
     """The lines that name columns, as words."""
     lines = [line.strip() for line in output.splitlines()]
-    return [line.split() for line in lines if any(line.startswith(f"{h} ") for h in HEADINGS)]
+    return [line.split() for line in lines if line.startswith(HEADINGS)]
 
 
 def fields(value: object, at: str = "") -> Iterator[str]:
@@ -123,3 +125,11 @@ def test_the_help_says_what_a_command_does(section: str, daemon: Kvstowd) -> Non
     result = run(daemon, section, "--help")
     assert result.exit_code == 0
     assert "--json" in result.stdout
+
+
+def test_every_fate_is_described() -> None:
+    rows = re.search(
+        r"^\| fate \|.*\n\|---\|---\|\n((?:\|.*\n)+)", SECTIONS["why-miss"], re.MULTILINE
+    )
+    assert rows is not None
+    assert {name for row in rows[1].splitlines() for name in cells(row)} == set(FATES)

@@ -16,6 +16,7 @@ from .options import AsJson, CaFile, CertFile, KeyFile, Target, TokenFile
 from .printing import print_json, print_table
 from .status import status
 from .watching import watch
+from .why import why_miss
 
 app = typer.Typer(
     name="kvstow",
@@ -126,6 +127,7 @@ def reset(
 app.command()(status)
 app.command(name="top")(watch)
 app.command()(doctor)
+app.command(name="why-miss")(why_miss)
 app.command()(replay.replay)
 
 

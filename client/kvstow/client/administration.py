@@ -68,6 +68,16 @@ class Administration:
         )
         return reply.settings
 
+    def explain_keys(
+        self, space_id: int, group: int, keys: Sequence[bytes]
+    ) -> admin_pb2.ExplainKeysResponse:
+        """What became last of keys of one group; all have the length that the space's key scheme names."""
+        reply: admin_pb2.ExplainKeysResponse = self._ask(
+            self._calls.admin.ExplainKeys,
+            admin_pb2.ExplainKeysRequest(space_id=space_id, group=group, keys=b"".join(keys)),
+        )
+        return reply
+
     def reset_space(self, space_id: int, wait_s: float = 0.0) -> reset_pb2.ResetResult:
         """Empty one space."""
         reply: admin_pb2.ResetSpaceResponse = self._ask(

@@ -1,0 +1,134 @@
+"""`kvstow why-miss`: which key of a prefix is missing, and why."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from kvstow.client import Client
+from kvstow.v1 import admin_pb2
+
+from . import fates
+from .connection import connected
+from .fates import KeyFate
+from .keys import check_lengths, chosen_space, given_keys
+from .options import AsJson, Target
+from .printing import print_json, print_table
+from .tables import model
+
+_WORDS = {
+    number: name.removeprefix("KEY_FATE_").lower() for name, number in admin_pb2.KeyFate.items()
+}
+
+_SHOWN_BYTES = 16
+"""Of a key, in a table; the whole of it with --json."""
+
+
+def why_miss(
+    target: Target,
+    keys: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEYS]", help="Block keys in hexadecimal, in prefix order."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Read keys from a file, one a line; - is standard input."
+        ),
+    ] = None,
+    space: Annotated[
+        str, typer.Option(help="Id of the space, or its model.", show_default="the only one")
+    ] = "",
+    group: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="KV cache group.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Say which key of a prefix is missing, and why.
+
+    Asks what became last of each key: whether it was never offered, refused, evicted, dropped by a reset, or is being
+    written. Counts as no lookup and changes nothing. The daemon remembers only so far back, and says how far.
+    """
+    asked = given_keys(keys or [], file)
+    with connected(target) as client:
+        chosen = chosen_space(client.administration.spaces(), space)
+        check_lengths(asked, chosen)
+        found, history_s = _explained(client, chosen, group, asked)
+    if as_json:
+        print_json(_row(chosen, group, asked, found, history_s))
+        return
+    typer.echo(_summary(chosen, group, found, history_s))
+    print_table(_table(asked, found, history_s))
+
+
+def _explained(
+    client: Client, space: admin_pb2.Space, group: int, keys: Sequence[bytes]
+) -> tuple[list[KeyFate], float | None]:
+    """What became of each key, and how far back the daemon remembers; None if since it was started."""
+    most = client.server_info().limits.max_keys_per_call
+    found: list[KeyFate] = []
+    history_s: float | None = None
+    for start in range(0, len(keys), most):
+        part = keys[start : start + most]
+        reply = client.administration.explain_keys(space.space_id, group, part)
+        fates_of_part = zip(reply.fates, reply.ages_s, reply.generations, strict=True)
+        found += [
+            KeyFate(_WORDS.get(fate, "unrecognized"), age_s, generation)
+            for fate, age_s, generation in fates_of_part
+        ]
+        history_s = None if reply.complete else reply.reaches_back_s
+    return found, history_s
+
+
+def _leading(found: Sequence[KeyFate]) -> int:
+    """How many keys a lookup would count as hits."""
+    return next((at for at, key in enumerate(found) if key.fate != "ready"), len(found))
+
+
+def _summary(
+    space: admin_pb2.Space, group: int, found: Sequence[KeyFate], history_s: float | None
+) -> str:
+    hits = _leading(found)
+    where = f"space {space.space_id} ({model(space.identity)}), group {group}"
+    if hits == len(found):
+        return f"{where}: all {hits} keys are READY"
+    because = fates.reason(found[hits], history_s)
+    return f"{where}: {hits} of {len(found)} keys are hits; key {hits} misses: {because}"
+
+
+def _row(
+    space: admin_pb2.Space,
+    group: int,
+    asked: Sequence[bytes],
+    found: Sequence[KeyFate],
+    history_s: float | None,
+) -> dict[str, object]:
+    return {
+        "space_id": space.space_id,
+        "model": space.identity.model,
+        "group": group,
+        "hit_count": _leading(found),
+        "history_s": history_s,
+        "keys": [
+            {
+                "key": key.hex(),
+                "fate": fate.fate,
+                "age_s": fate.age_s,
+                "generation": fate.generation,
+                "reason": fates.reason(fate, history_s),
+                "advice": fates.advice(fate),
+            }
+            for key, fate in zip(asked, found, strict=True)
+        ],
+    }
+
+
+def _table(asked: Sequence[bytes], found: Sequence[KeyFate], history_s: float | None) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for name in ("index", "key", "fate", "why", "to do"):
+        table.add_column(name, justify="right" if name == "index" else "left")
+    for at, (key, fate) in enumerate(zip(asked, found, strict=True)):
+        digits = key.hex()
+        shown = f"{digits[: 2 * _SHOWN_BYTES]}..." if len(key) > _SHOWN_BYTES else digits
+        table.add_row(str(at), shown, fate.fate, fates.reason(fate, history_s), fates.advice(fate))
+    return table
