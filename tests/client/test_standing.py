@@ -6,6 +6,7 @@ import threading
 
 from kvstow.client import SessionState, Ticket, Transfer
 from kvstow.client.standing import Snapshot, Standing
+from kvstow.client.terms import Terms
 
 TICKET = Ticket("boot", 1)
 
@@ -13,7 +14,7 @@ TICKET = Ticket("boot", 1)
 def standing() -> Standing:
     """Of a session that is open."""
     found = Standing()
-    found.open(TICKET, 1, 8192)
+    found.open(TICKET, 1, Terms())
     found.set_state(TICKET, SessionState.OPEN)
     return found
 
@@ -32,7 +33,7 @@ def test_a_transfer_that_waited_for_its_turn_is_not_sent_in_the_next_session() -
     permit = session.permit()
     assert permit is not None
     session.lose(TICKET)
-    session.open(Ticket("boot", 2), 1, 8192)
+    session.open(Ticket("boot", 2), 1, Terms())
     session.set_state(Ticket("boot", 2), SessionState.OPEN)
     assert not session.begin(Transfer(1), permit)
 
@@ -47,7 +48,7 @@ def test_a_snapshot_is_of_one_instant() -> None:
                 return
             ticket = Ticket("boot", number)
             session.lose(Ticket("boot", number - 1) if number > 2 else TICKET)
-            session.open(ticket, number, number)
+            session.open(ticket, number, Terms(number, number))
             session.set_state(ticket, SessionState.OPEN)
 
     thread = threading.Thread(target=reopen)
@@ -60,8 +61,8 @@ def test_a_snapshot_is_of_one_instant() -> None:
     stopped.set()
     thread.join()
     sys.setswitchinterval(interval_s)
-    for state, ticket, generation, max_keys in seen:
+    for state, ticket, generation, terms in seen:
         if ticket is None:
             assert state is SessionState.AWAY
         elif ticket != TICKET:
-            assert ticket.session_id == generation.number == max_keys == generation.era + 1
+            assert ticket.session_id == generation.number == terms.space_id == generation.era + 1

@@ -16,18 +16,24 @@ class Faults:
         silent: calls are not answered in time.
         full: nothing more is accepted.
         picky: keys are declined when they are offered first.
+        busy: others are storing every key that is offered.
         slow: no rank attaches its memory.
         quick: copies end while the workers are at work on the step that began them.
         reset_owed: a reset was not answered; nothing is found until it was made.
+        max_keys: in one call.
+        space_id: of the space that it has.
         seen: keys that were offered to a picky daemon.
     """
 
     silent: bool = False
     full: bool = False
     picky: bool = False
+    busy: bool = False
     slow: bool = False
     quick: bool = False
     reset_owed: bool = False
+    max_keys: int = 6
+    space_id: int = 1
     seen: set[Name] = field(default_factory=set)
 
     def declines(self, name: Name) -> bool:

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Sequence
 
 from engines.copies import Copy, Faults, Name
+from engines.lookups import held_by, items_of, states_of
 from engines.memory import Content, Memory
 from kvstow.client import (
     BlockFailures,
@@ -27,6 +28,8 @@ from kvstow.client import (
 )
 from kvstow.client.engines.offload.epochs import HeardResets
 from kvstow.client.hits import Blocks, Keys, by_group
+from kvstow.client.standing import Snapshot
+from kvstow.client.terms import Terms
 from kvstow.v1 import cache_pb2
 
 
@@ -56,9 +59,16 @@ class SimulatedSession:
         self.heard = HeardResets()
         self.lookups: list[str] = []
         self._ids = itertools.count(1)
-        self.faults.reset_owed = False
 
     # What an engine calls.
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            self.state,
+            self.ticket,
+            self.generation,
+            Terms(self.faults.space_id, self.faults.max_keys),
+        )
 
     def counters(self) -> Counters:
         """Nothing is counted here."""
@@ -71,27 +81,18 @@ class SimulatedSession:
         *,
         hold: Hold = Hold.PREFIX,
         want_states: bool = False,
+        budget_s: float | None = None,
     ) -> Hits:
         self.lookups.append(request)
         groups = by_group(keys)
+        self._count(keys)
         if self.state is not SessionState.OPEN or self.faults.reset_owed or self.faults.silent:
             return Hits(
                 request, self.generation, {g: GroupHits() for g in groups}, missed_because="away"
             )
         self.leases.pop(request, None)
-        states = {
-            group: "".join("R" if (group, key) in self.stored else "." for key in named)
-            for group, named in groups.items()
-        }
-        counts = {group: len(s) - len(s.lstrip("R")) for group, s in states.items()}
-        held = {
-            (group, key)
-            for group, named in groups.items()
-            for position, key in enumerate(named)
-            if (
-                position < counts[group] if hold is Hold.PREFIX else states[group][position] == "R"
-            )
-        }
+        states, counts = states_of(self.stored, groups)
+        held = held_by(hold, groups, states, counts)
         if held:
             self.leases[request] = held
         found = {
@@ -101,7 +102,8 @@ class SimulatedSession:
         return Hits(request, self.generation, found, lease_id=int(bool(held)))
 
     def store(self, keys: Keys, blocks: Blocks, generation: Generation) -> Transfer:
-        items = self._items(keys, blocks)
+        items = items_of(keys, blocks)
+        self._count(keys)
         if (unsent := self._check(generation)) is not None:
             return unsent
         writing = {
@@ -121,7 +123,8 @@ class SimulatedSession:
         return transfer
 
     def load(self, keys: Keys, blocks: Blocks, hits: Hits) -> Transfer:
-        items = self._items(keys, blocks)
+        items = items_of(keys, blocks)
+        self._count(keys)
         if (unsent := self._check(hits.generation)) is not None:
             return unsent
         if any(name not in self.stored for name, _ in items):
@@ -194,14 +197,29 @@ class SimulatedSession:
         while self.copies:
             self.end(self.copies[0], TransferState.LOST)
 
-    def come_back(self) -> None:
-        """A new daemon is there."""
+    def come_back(self, *, unheard: bool = False) -> None:
+        """A new daemon is there; unheard: others have reset the space of the old one while nobody listened here."""
         if self.ticket is None:
-            self.ticket = Ticket(f"boot {next(self._ids)}", 1)
-            self.generation = Generation(self.generation.era, 1)
-            self.state, self.faults.silent = SessionState.OPEN, False
-            self.heard.hear_reopening()
+            if unheard:
+                self._memory.version += 1
+                self.heard.hear(cache_pb2.Resync())
+            self._reopen(f"boot {next(self._ids)}", self.faults.space_id)
         self.settle_reset()
+
+    def come_back_to_another_space(self) -> None:
+        """The daemon has forgotten the space while nobody used it, after others had reset it."""
+        if self.ticket is not None:
+            boot_id = self.ticket.boot_id
+            self.die()
+            self._memory.version += 1
+            self._reopen(boot_id, self.faults.space_id + 1)
+        self.settle_reset()
+
+    def _reopen(self, boot_id: str, space_id: int) -> None:
+        self.ticket, self.faults.space_id = Ticket(boot_id, next(self._ids)), space_id
+        self.generation = Generation(self.generation.era, 1)
+        self.state, self.faults.silent = SessionState.OPEN, False
+        self.heard.hear_reopening()
 
     def settle_reset(self) -> None:
         """A reset that is owed is made."""
@@ -219,23 +237,14 @@ class SimulatedSession:
             raise Refused("NOT_ATTACHED", "a rank is missing", "", {})
         return None
 
-    def _items(self, keys: Keys, blocks: Blocks) -> list[tuple[Name, int]]:
-        named, numbers = by_group(keys), by_group(blocks)
-        items = [
-            ((group, key), block)
-            for group, some in named.items()
-            for key, block in zip(some, numbers[group], strict=True)
-        ]
-        assert list(named) == list(numbers)
-        assert len({name for name, _ in items}) == len(items), "a key twice"
-        assert len({block for _, block in items}) == len(items), "a block twice"
-        assert items, "an empty transfer"
-        return items
+    def _count(self, keys: Keys) -> None:
+        count = sum(map(len, by_group(keys).values()))
+        assert count <= self.faults.max_keys, f"{count} keys in one call"
 
     def _status(self, name: Name, writing: set[Name]) -> str:
         if name in self.stored:
             return "S"
-        if name in writing:
+        if name in writing or self.faults.busy:
             return "W"
         if self.faults.declines(name):
             return "D"

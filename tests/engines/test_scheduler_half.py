@@ -33,10 +33,14 @@ class Interleavings(RuleBasedStateMachine):
         lazy=st.booleans(),
         urgent_first=st.booleans(),
         ahead=st.booleans(),
+        max_keys=st.sampled_from([2, 3, 6, 100]),
     )
-    def begin(self, shape: Shape, lazy: bool, urgent_first: bool, ahead: bool) -> None:
+    def begin(
+        self, shape: Shape, lazy: bool, urgent_first: bool, ahead: bool, max_keys: int
+    ) -> None:
         self.engine.half.close(0)
         self.engine = SimulatedEngine(shape, lazy, urgent_first, ahead)
+        self.engine.session.faults.max_keys = max_keys
 
     @rule(
         family=st.integers(0, 1),
@@ -95,18 +99,26 @@ class Interleavings(RuleBasedStateMachine):
     def die(self) -> None:
         self.engine.session.die()
 
-    @rule()
-    def come_back(self) -> None:
-        self.engine.session.come_back()
+    @rule(unheard=st.booleans())
+    def come_back(self, unheard: bool) -> None:
+        self.engine.session.come_back(unheard=unheard)
 
-    @rule(what=st.sampled_from(["silent", "full", "picky", "slow", "quick"]), value=st.booleans())
+    @rule()
+    def come_back_to_another_space(self) -> None:
+        self.engine.session.come_back_to_another_space()
+
+    @rule(
+        what=st.sampled_from(["silent", "full", "picky", "busy", "slow", "quick"]),
+        value=st.booleans(),
+    )
     def change(self, what: str, value: bool) -> None:
         setattr(self.engine.session.faults, what, value)
 
     @invariant()
     def only_those_who_wait_hold_anything(self) -> None:
         for name in self.engine.session.leases:
-            assert self.engine.requests[name].stage in (Stage.WAITING, Stage.LOADING)
+            request = self.engine.requests[name.split()[0]]  # a long one has several leases
+            assert request.stage in (Stage.WAITING, Stage.LOADING)
 
     @invariant()
     def nothing_older_than_a_reset_can_be_found(self) -> None:
@@ -118,7 +130,8 @@ class Interleavings(RuleBasedStateMachine):
         engine = self.engine
         engine.session.come_back()
         faults = engine.session.faults
-        faults.silent = faults.full = faults.picky = faults.slow = faults.quick = False
+        faults.silent = faults.full = faults.picky = faults.busy = False
+        faults.slow = faults.quick = False
         engine.session.settle_reset()
         for _ in range(MOST_STEPS):
             if not engine.is_busy:

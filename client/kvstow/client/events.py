@@ -21,8 +21,11 @@ SessionEvent: TypeAlias = (
 )
 """What an engine may want to know besides how its transfers ended; see cache.proto for each.
 
-After a `Resync` nothing needs to be done here: a generation that was missed is learned from the
-next refusal, and loads do not depend on leases being alive.
+After a `Resync` resets may have been missed. The session itself needs to do nothing: it learns a
+generation from the next refusal, and loads do not depend on leases being alive. The daemon sends one
+if it had to drop events; the session makes one when it was opened again at another daemon process
+and the end of the one before was not witnessed (`vigil`), because its resets are forgotten then. An engine that
+stores again what it computed before must take it for a reset.
 """
 
 

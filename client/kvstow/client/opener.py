@@ -5,6 +5,7 @@ a lost session's transfers may be ended. Not decided here: when to try again (`u
 """
 
 import contextlib
+from collections.abc import Callable
 
 from kvstow.v1 import admin_pb2, cache_pb2
 
@@ -15,6 +16,7 @@ from .ranks import Ranks
 from .standing import Standing, Ticket
 from .stream import ACKNOWLEDGE_EVERY, Cursor
 from .target import is_listening
+from .terms import Terms
 from .transfer import Ending, TransferState
 
 _MAX_LISTED = 100_000
@@ -45,8 +47,11 @@ class Opener:
         self._tally = tally
         self._request = request
 
-    def open(self) -> Cursor:
+    def open(self, announce: Callable[[Ticket], None]) -> Cursor:
         """Open the session and attach its ranks; its stream is not opened.
+
+        Args:
+            announce: called with the new opening before anybody can see it.
 
         Raises:
             Refused, Unreachable: see `Calls.ask`; nothing is left open that does not end by itself.
@@ -57,13 +62,15 @@ class Opener:
             calls.cache.OpenSession, self._request, self._limit_s
         )
         ticket = Ticket(opened.boot_id, opened.session_id)
+        announce(ticket)
         with self._ranks.lock:
             try:
                 self._ranks.attach_all(ticket)
             except KvstowError:
                 calls.tell(calls.cache.CloseSession, _close(ticket), ticket.boot_id, self._limit_s)
                 raise
-            self._standing.open(ticket, opened.generation, info.limits.max_keys_per_call)
+            terms = Terms(opened.space_id, info.limits.max_keys_per_call)
+            self._standing.open(ticket, opened.generation, terms)
         # A daemon that keeps few reports must hear of each more often, or it takes no more work.
         every = max(1, min(ACKNOWLEDGE_EVERY, info.limits.max_transfers_per_session // 4))
         return Cursor(every=every)
@@ -75,13 +82,14 @@ class Opener:
         except KvstowError:
             return None if is_listening(self._calls.target) else False
 
-    def settle(self, lost: Ticket) -> bool:
-        """End a lost session and its transfers; False if a copy of one may still be running."""
-        match self.is_alive(lost):
-            case None:
-                return False
-            case True if not self._is_over(lost):
-                return False
+    def settle(self, lost: Ticket, is_alive: bool | None) -> bool:
+        """End a lost session and its transfers; False if a copy of one may still be running.
+
+        Args:
+            is_alive: what was found out about its daemon process just now.
+        """
+        if is_alive is None or (is_alive and not self._is_over(lost)):
+            return False
         self._end_transfers(_LOST)
         return True
 

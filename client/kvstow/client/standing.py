@@ -23,6 +23,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from .errors import Refused
+from .terms import Terms
 from .transfer import Ending, Transfer
 
 
@@ -66,14 +67,13 @@ class Snapshot(NamedTuple):
     Attributes:
         state: only while it is OPEN anything is found or stored.
         ticket: of this opening; None if there is none.
-        generation: the current one.
-        max_keys: how many the daemon takes in one call, over all groups; 0 before it was ever asked.
+        generation, terms: of this opening, or of the last one.
     """
 
     state: SessionState
     ticket: Ticket | None
     generation: Generation
-    max_keys: int
+    terms: Terms
 
 
 class Permit(NamedTuple):
@@ -105,7 +105,7 @@ class Standing:
         state: whether anything may be asked.
         ticket: what the daemon knows the session by; None if it must be opened (again).
         generation: the current one.
-        max_keys: in one call; 0 if that is not known yet.
+        terms: what the daemon said when it was opened last.
         reset_owed: a reset began whose outcome is unknown.
         when_lost: called with the ticket, without the lock, each time the session is lost.
     """
@@ -115,7 +115,7 @@ class Standing:
         self.state = SessionState.AWAY
         self.ticket: Ticket | None = None
         self.generation = Generation(0, 0)
-        self.max_keys = 0
+        self.terms = Terms()
         self.reset_owed = False
         self.when_lost: Callable[[Ticket], None] = lambda ticket: None
         self._unfinished: dict[int, _Unfinished] = {}
@@ -135,13 +135,13 @@ class Standing:
     def snapshot(self) -> Snapshot:
         """All that an engine decides by, of the same instant."""
         with self._changed:
-            return Snapshot(self.state, self.ticket, self.generation, self.max_keys)
+            return Snapshot(self.state, self.ticket, self.generation, self.terms)
 
-    def open(self, ticket: Ticket, number: int, max_keys: int) -> None:
+    def open(self, ticket: Ticket, number: int, terms: Terms) -> None:
         """The daemon knows the session; its stream does not stand yet."""
         with self._changed:
             self.ticket = ticket
-            self.max_keys = max_keys
+            self.terms = terms
             self.generation = Generation(self.generation.era, number)
 
     def set_state(self, ticket: Ticket, state: SessionState) -> None:

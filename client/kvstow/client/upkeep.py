@@ -14,6 +14,8 @@ Decided here: in which order things happen. Not decided here: what they do to th
 
 import logging
 import threading
+import time
+from functools import partial
 
 from kvstow.v1 import cache_pb2
 
@@ -25,6 +27,7 @@ from .events import Callbacks, SessionEvents
 from .opener import Opener
 from .standing import SessionState, Standing, Ticket
 from .stream import Cursor, EventStream
+from .vigil import Vigil
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
@@ -51,11 +54,11 @@ class Upkeep:
         self._opener = opener
         self._events = events
         self._tally = tally
-        self._on_reopen = callbacks.on_reopen
+        self._callbacks = callbacks
         self._stopped = threading.Event()
         self._stream: EventStream | None = None
         self._cursor = Cursor()
-        self._unsettled: Ticket | None = None
+        self._vigil = Vigil(time.monotonic)
         self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="kvstow-session", daemon=True)
         standing.when_lost = lambda ticket: self._cancel_stream()
@@ -116,32 +119,43 @@ class Upkeep:
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _open(self) -> None:
-        self._cursor = self._opener.open()
-        self._unsettled = self._standing.ticket
+        asked_at = time.monotonic()
+        self._cursor = self._opener.open(partial(self._announce, asked_at))
+
+    def _announce(self, asked_at: float, ticket: Ticket) -> None:
+        if self._vigil.open(ticket, asked_at):
+            call_back(self._callbacks.on_event, cache_pb2.Resync())
 
     def _reopen(self) -> bool:
         """Try to open the session; True if it is open."""
-        lost = self._unsettled
-        if lost is not None:
-            if not self._opener.settle(lost):
-                return False
-            self._unsettled = None
+        if not self._settle():
+            return False
         try:
             self._open()
         except KvstowError as error:
             if str(error) != self._trouble:  # said once, not with every attempt
                 self._trouble = str(error)
                 _log.warning("the session cannot be opened: %s", error)
+            self._vigil.look(self._opener.is_alive)
             return False
         self._trouble = ""
         self._tally.add(reopened=1)
         _log.info("the session is open again: %s", self._standing.ticket)
-        call_back(self._on_reopen)
+        call_back(self._callbacks.on_reopen)
+        return True
+
+    def _settle(self) -> bool:
+        """Make sure that copies of the session that was lost run no more."""
+        lost = self._vigil.unsettled
+        if lost is not None:
+            if not self._opener.settle(lost, self._vigil.look(self._opener.is_alive)):
+                return False
+            self._vigil.unsettled = None
         return True
 
     def _follow(self, ticket: Ticket) -> bool:
         """Hear the session's stream until it ends; True if it stood."""
-        match self._opener.is_alive(ticket):
+        match self._vigil.look(self._opener.is_alive):
             case None:
                 return False
             case False:
@@ -151,6 +165,8 @@ class Upkeep:
         if self._stopped.is_set() or self._standing.ticket != ticket:
             stream.cancel()  # whoever wanted that may not have seen the stream yet
         stood = self._hear(stream, ticket)
+        if stood:
+            self._vigil.go_deaf()
         self._standing.set_state(ticket, SessionState.AWAY)
         error = stream.error()
         if not self._stopped.is_set() and not isinstance(error, Unreachable):

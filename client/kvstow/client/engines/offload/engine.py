@@ -36,6 +36,7 @@ class Engine:
         table: its block tables.
         prompt_only: blocks with generated tokens are not offered.
         evictable: if set, nothing is offered but what the engine evicts next.
+        lookup_budget_s: how long all lookups for one request may take, together.
         keeps_news: whether anybody takes the news of the half's account.
     """
 
@@ -44,4 +45,5 @@ class Engine:
     table: BlockTable
     prompt_only: bool = False
     evictable: Evictable | None = None
+    lookup_budget_s: float = 0.05
     keeps_news: bool = False

@@ -2,13 +2,16 @@
 
 An epoch ends when the space was or may have been reset since. An engine's blocks carry the epoch in
 which they were handed out to be written, and are stored in that epoch only. A restart of the daemon
-ends none: what the engine has computed is as good as before, and is stored again.
+ends none: what the engine has computed is as good as before, and is stored again; unless the old
+process was not heard until its end, because then its resets are not known. Within one process,
+generations tell, as long as the space is the same.
 """
 
+import math
 from collections import deque
 
 from kvstow.client.events import SessionEvent
-from kvstow.client.standing import Generation, Ticket
+from kvstow.client.standing import Generation, Snapshot, Ticket
 from kvstow.v1 import cache_pb2
 
 FIRST_GENERATION = 1
@@ -19,12 +22,15 @@ class HeardResets:
     """Keeps what the session hears of resets until the engine's next step; for any thread."""
 
     def __init__(self) -> None:
-        self._generations: deque[int | None] = deque()
+        self._generations: deque[float | None] = deque()
 
     def hear(self, event: SessionEvent) -> None:
         """A session's `Callbacks.on_event`."""
-        if isinstance(event, cache_pb2.SpaceReset):
-            self._generations.append(event.generation)
+        match event:
+            case cache_pb2.SpaceReset():
+                self._generations.append(event.generation)
+            case cache_pb2.Resync():
+                self._generations.append(math.inf)  # there may have been one
 
     def hear_reopening(self) -> None:
         """A session's `Callbacks.on_reopen`."""
@@ -36,13 +42,13 @@ class HeardResets:
         After the session was opened again, generations do not compare with this one: every reset
         counts.
         """
-        found = False
+        found, known = False, float(generation)
         for _ in range(len(self._generations)):
             heard = self._generations.popleft()
             if heard is None:
-                generation = 0
+                known = 0.0
             else:
-                found |= heard > generation
+                found |= heard > known
         return found
 
 
@@ -64,23 +70,24 @@ class Epochs:
         self.current = 1
         self.generation = Generation(0, FIRST_GENERATION)
         self._ticket: Ticket | None = None
+        self._space_id = 0
 
     def begin(self) -> None:
         """This engine resets the space."""
         self.current += 1
 
-    def settle(self, ticket: Ticket | None, generation: Generation) -> None:
+    def settle(self, now: Snapshot) -> None:
         """The reset of this engine was made, and led to this generation."""
-        if ticket is not None and ticket == self._ticket:
-            self.generation = generation
+        if now.ticket is not None and now.ticket == self._ticket:
+            self.generation = now.generation
 
-    def observe(self, ticket: Ticket | None, generation: Generation) -> bool:
+    def observe(self, now: Snapshot) -> bool:
         """What the session believes now; called with every step.
 
         Returns:
             True if nothing that was stored is stored any more.
         """
-        epoch, known = self.current, self._ticket
+        epoch, known, ticket = self.current, self._ticket, now.ticket
         if self._heard.any_since(self.generation.number):
             self.current += 1
         if ticket is None:
@@ -88,7 +95,10 @@ class Epochs:
         expected = self.generation.number
         if known is None or ticket.boot_id != known.boot_id:
             expected = FIRST_GENERATION
-        if generation.number != expected:
+        elif now.terms.space_id != self._space_id:
+            expected = 0  # the space is another one: nobody knows how the old one ended
+        if now.generation.number != expected:
             self.current += 1
-        self._ticket, self.generation = ticket, generation
+        self._ticket, self.generation = ticket, now.generation
+        self._space_id = now.terms.space_id
         return epoch != self.current or ticket != known

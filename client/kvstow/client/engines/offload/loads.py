@@ -9,7 +9,7 @@ The engine's blocks are the load's until it has ended; so nothing is reported be
 that takes. Only the scheduler thread uses this.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kvstow.client.errors import Refused
@@ -27,25 +27,19 @@ PATIENCE_S = 1.0
 
 
 @dataclass(slots=True, eq=False)
-class Load:
-    """A load.
+class Part:
+    """What one transfer loads: no more than the daemon takes in one call.
 
     Attributes:
-        tracked: its request.
         keys, blocks: by group.
         hits: what a lookup said of the keys.
         transfer: once it was sent.
-        wanted: the request is not over.
-        since: when it was admitted.
     """
 
-    tracked: Tracked
     keys: Mapping[int, list[bytes]]
     blocks: Mapping[int, list[int]]
     hits: Hits
     transfer: Transfer | None = None
-    wanted: bool = True
-    since: float = 0.0
 
     @property
     def numbers(self) -> list[int]:
@@ -53,11 +47,49 @@ class Load:
         return [block for blocks in self.blocks.values() for block in blocks]
 
     @property
+    def has_ended(self) -> bool:
+        """Whether no copy of it runs."""
+        return self.transfer is None or self.transfer.done()
+
+    @property
+    def failed(self) -> Collection[int]:
+        """Blocks without their bytes, when it has ended."""
+        transfer, numbers = self.transfer, self.numbers
+        if transfer is not None and transfer.state is TransferState.DONE:
+            return ()
+        if transfer is not None and transfer.state is TransferState.FAILED and transfer.failures:
+            return {numbers[position] for position in transfer.failed_positions}
+        return numbers
+
+
+@dataclass(slots=True, eq=False)
+class Load:
+    """All that is loaded for one request.
+
+    Attributes:
+        tracked: the request.
+        parts: at least one.
+        wanted: the request is not over.
+        since: when it was admitted.
+    """
+
+    tracked: Tracked
+    parts: Sequence[Part]
+    wanted: bool = True
+    since: float = 0.0
+
+    @property
+    def numbers(self) -> list[int]:
+        """Its blocks."""
+        return [block for part in self.parts for block in part.numbers]
+
+    @property
     def contents(self) -> Iterator[tuple[int, Name]]:
         """Its blocks, and what they are to hold."""
-        for group, blocks in self.blocks.items():
-            for block, key in zip(blocks, self.keys[group], strict=True):
-                yield block, (group, key)
+        for part in self.parts:
+            for group, blocks in part.blocks.items():
+                for block, key in zip(blocks, part.keys[group], strict=True):
+                    yield block, (group, key)
 
 
 class Loads:
@@ -89,8 +121,7 @@ class Loads:
         load.since = self._clock()
         self._waiting.append(load)
         self._destinations += load.numbers
-        for keys in load.keys.values():
-            self._keys.update(dict.fromkeys(keys, load))
+        self._keys.update((key, load) for _, (_, key) in load.contents)
 
     def take_destinations(self) -> list[int]:
         """Blocks of the loads that were added since the last call."""
@@ -110,10 +141,9 @@ class Loads:
         for load in self._waiting + self._running:
             if load.tracked is tracked:
                 load.wanted = False
-                if load.transfer is None:
-                    self._session.release(tracked.request.request_id)
-                else:
-                    self._session.cancel(load.transfer)
+                self._session.release(*(part.hits.request for part in load.parts))
+                transfers = (part.transfer for part in load.parts)
+                self._session.cancel(*(each for each in transfers if each is not None))
 
     def send(self, overwritten: Collection[int]) -> None:
         """Send those whose blocks nobody reads or writes.
@@ -124,65 +154,59 @@ class Loads:
         waiting, self._waiting = self._waiting, []
         for load in waiting:
             if not load.wanted:
-                self._end(load, ())
+                self._ended.append((load, EndedLoad(load.tracked.request.request_id)))
             elif self._blocks.readers(load.numbers) or not set(load.numbers).isdisjoint(
                 overwritten
             ):
                 self._waiting.append(load)
             else:
-                self._send(load)
+                for part in load.parts:
+                    self._send(part)
+                self._running.append(load)
+        self.settle()
 
     def settle(self) -> None:
         """See which have ended."""
         running, self._running = self._running, []
         for load in running:
-            if load.transfer is None or not load.transfer.done():
-                self._running.append(load)
+            if all(part.has_ended for part in load.parts):
+                self._end(load)
             else:
-                self._end(load, self._failed_blocks(load, load.transfer))
+                self._running.append(load)
 
     def take_ended(self) -> tuple[EndedLoad, ...]:
         """Those to be reported with this step."""
         ended, self._ended = self._ended, []
         for load, _ in ended:
-            for key in (key for keys in load.keys.values() for key in keys):
+            for _, (_, key) in load.contents:
                 if self._keys.get(key) is load:
                     del self._keys[key]
         return tuple(report for _, report in ended)
 
-    def _send(self, load: Load) -> None:
-        request_id = load.tracked.request.request_id
+    def _send(self, part: Part) -> None:
         try:
-            load.transfer = self._session.load(load.keys, load.blocks, load.hits)
+            transfer = self._session.load(part.keys, part.blocks, part.hits)
         except Refused:
-            load.transfer = None
-        if load.transfer is None or not load.transfer.id:
-            self._session.release(request_id)
-            self._end(load, load.numbers)
-        else:
-            self._running.append(load)
+            self._session.release(part.hits.request)
+            return
+        if transfer.id:
+            part.transfer = transfer
+        else:  # it was never begun
+            self._session.release(part.hits.request)
 
-    def _failed_blocks(self, load: Load, transfer: Transfer) -> list[int]:
-        numbers = load.numbers
-        if transfer.state is TransferState.DONE:
-            return []
-        if transfer.state is TransferState.FAILED and transfer.failures:
-            return [numbers[position] for position in sorted(transfer.failed_positions)]
-        return numbers
-
-    def _end(self, load: Load, failed: Collection[int]) -> None:
-        tracked = load.tracked
-        if load.transfer is not None:
-            self._blocks.confirm(
-                (block, name) for block, name in load.contents if block not in failed
+    def _end(self, load: Load) -> None:
+        tracked, generation = load.tracked, self._session.snapshot().generation
+        failed = {block for part in load.parts for block in part.failed}
+        self._blocks.confirm((block, name) for block, name in load.contents if block not in failed)
+        for part in load.parts:
+            if load.wanted and part.hits.generation == generation:  # they are stored still
+                for block in part.numbers:
+                    if block not in failed:
+                        self._blocks.mark_offered(block)
+        if load.wanted:
+            tracked.bypassed |= bool(failed)
+            self._account.add(
+                failed_loads=int(bool(failed)), loaded_blocks=len(load.numbers) - len(failed)
             )
-        if failed and load.wanted:
-            tracked.bypassed = True
-            self._account.add(failed_loads=1)
-        if not failed and load.wanted:
-            self._account.add(loaded_blocks=len(load.numbers))
-            if load.hits.generation == self._session.generation:  # they are stored still
-                for block in load.numbers:
-                    self._blocks.mark_offered(block)
-        reported = tuple(failed) if load.wanted else ()
+        reported = tuple(sorted(failed)) if load.wanted else ()
         self._ended.append((load, EndedLoad(tracked.request.request_id, reported)))

@@ -36,14 +36,14 @@ class Presence:
 
     def all_attached(self) -> bool:
         """Whether transfers can begin."""
-        ticket = self._session.ticket
+        ticket = self._session.snapshot().ticket
         return ticket is not None and all(
             self._attached.get(rank) == ticket for rank in self._ranks
         )
 
     def worth_waiting(self) -> bool:
         """Whether they are likely to be attached soon."""
-        ticket = self._session.ticket
+        ticket = self._session.snapshot().ticket
         if ticket != self._ticket:
             self._ticket, self._opened_at = ticket, self._clock()
         return ticket is not None and self._clock() - self._opened_at < PATIENCE_S

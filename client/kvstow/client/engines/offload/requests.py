@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from kvstow.client.hits import Hits
+from kvstow.client.standing import Generation
 
 from .account import Name
 
@@ -41,19 +42,40 @@ class EngineRequest(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
-    """What a lookup found for a request; the daemon holds it for us until it is loaded or released.
+class Found:
+    """What one lookup found.
 
     Attributes:
-        start, end: the tokens that can be loaded; equal after a miss.
-        hits: what to load them with.
-        at: when it was looked up.
+        start, end: the tokens whose keys it named.
+        hits: what to load them with; the lookup's name is the request's of these.
     """
 
     start: int
     end: int
     hits: Hits
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What was found for a request; the daemon holds it for us until it is loaded or released.
+
+    Attributes:
+        start, end: the tokens that can be loaded; equal after a miss.
+        found: by which lookups, in order; one names no more keys than the daemon takes.
+        generation: in which they were looked up.
+        at: when.
+    """
+
+    start: int
+    end: int
+    found: Sequence[Found]
+    generation: Generation
     at: float
+
+    @property
+    def names(self) -> list[str]:
+        """What the daemon knows its leases by."""
+        return [each.hits.request for each in self.found]
 
 
 @dataclass(slots=True, eq=False)

@@ -18,16 +18,17 @@ from kvstow.client.errors import Unreachable
 
 from .account import Account
 from .blocks import EngineBlocks
+from .collector import Collector
 from .engine import Engine, Written
 from .epochs import Epochs, HeardResets
 from .finder import Finder
-from .loads import Load, Loads
+from .loads import Load, Loads, Part
 from .presence import Presence
 from .progress import Progress
-from .requests import EngineRequest, Tracked
+from .requests import EngineRequest, Found, Tracked
 from .session import CacheSession
 from .steps import Report, Step
-from .stores import Offer, Stores
+from .stores import Stores
 
 _log = logging.getLogger(__name__)
 
@@ -59,8 +60,9 @@ class SchedulerHalf:
         self._presence = Presence(session, engine.world_size, clock)
         self._loads = Loads(session, self._blocks, self.account, clock)
         self._stores = Stores(session, self._blocks, self._epochs, self._presence, clock)
-        self._finder = Finder(session, engine.shape, self._presence, self._loads, clock)
+        self._finder = Finder(session, engine, self._presence, self._loads, self.account, clock)
         self._progress = Progress(engine.shape, engine.table, self._blocks)
+        self._collector = Collector(engine, self._stores)
         self._requests: dict[str, Tracked] = {}
 
     def add(self, request: EngineRequest) -> None:
@@ -97,6 +99,7 @@ class SchedulerHalf:
     def step(self, written: Written) -> Step:
         """Everything for one step."""
         self._progress.step += 1
+        self._collector.begin_step()
         self._observe()
         self._settle()
         self._collect()
@@ -109,7 +112,7 @@ class SchedulerHalf:
         self._loads.send(overwritten)
         return Step(
             number=self._progress.step,
-            ticket=self._session.ticket,
+            ticket=self._session.snapshot().ticket,
             board=self._stores.board.path,
             fences=tuple(sorted(fences)),
             ended=self._loads.take_ended(),
@@ -136,10 +139,7 @@ class SchedulerHalf:
         self._finder.release(tracked)
         self._loads.abandon(tracked)
         self._progress.leave(tracked, tables, self._requests.values())
-        if self._engine.evictable is None and self._stores.are_welcome(last_chance=True):
-            for group, table in enumerate(tables):
-                ready = min(self._ready(tracked, group), len(table))
-                self._offer(tracked, group, 0, table[:ready], again=True)
+        self._collector.finish(tracked, tables)
 
     def reset(self) -> bool:
         """Reset the space. Nothing stored or computed before is found or stored from now on.
@@ -157,7 +157,7 @@ class SchedulerHalf:
         except Unreachable as error:
             _log.warning("the cache could not be reset, and is not used until it was: %s", error)
             return False
-        self._epochs.settle(self._session.ticket, self._session.generation)
+        self._epochs.settle(self._session.snapshot())
         return True
 
     def take_counts(self) -> dict[str, int]:
@@ -166,7 +166,7 @@ class SchedulerHalf:
 
     def is_busy(self) -> bool:
         """Whether the engine must go on with its steps, if need be empty ones."""
-        return bool(len(self._loads) or self._stores.batch_count)
+        return bool(len(self._loads) or self._stores.batch_count or self._collector.is_busy)
 
     def close(self, wait_s: float) -> None:
         """End the session; waits for stores that are under way."""
@@ -180,7 +180,7 @@ class SchedulerHalf:
         return found
 
     def _observe(self) -> None:
-        if self._epochs.observe(self._session.ticket, self._session.generation):
+        if self._epochs.observe(self._session.snapshot()):
             self._forget()
 
     def _forget(self) -> None:
@@ -195,64 +195,28 @@ class SchedulerHalf:
 
     def _collect(self) -> None:
         self._progress.confirm(self._requests.values())
-        if not self._stores.are_welcome():
-            return
-        if self._engine.evictable is not None:
-            offers = self._engine.evictable()
-            self._stores.collect(Offer(*offer, declined=set()) for offer in offers)
-            return
-        for tracked in self._requests.values():
-            for group in range(len(self._engine.shape.groups)):
-                self._scan(tracked, group)
-
-    def _scan(self, tracked: Tracked, group: int) -> None:
-        if tracked.scan != self._stores.scan:
-            tracked.scan = self._stores.scan
-            tracked.scanned.clear()
-        start, stop = tracked.scanned.get(group, 0), self._ready(tracked, group)
-        if start < stop:
-            table = self._engine.table(tracked.request.request_id, group, start, stop)
-            self._offer(tracked, group, start, table)
-            tracked.scanned[group] = start + len(table)
-
-    def _ready(self, tracked: Tracked, group: int) -> int:
-        """How many blocks of the request are full, computed and have a key."""
-        shape, request = self._engine.shape, tracked.request
-        tokens = tracked.computed_tokens
-        if self._engine.prompt_only:
-            tokens = min(tokens, request.num_prompt_tokens)
-        tokens = min(tokens, len(request.block_hashes) * shape.hash_tokens)
-        return tokens // shape.groups[group].block_tokens
-
-    def _offer(
-        self,
-        tracked: Tracked,
-        group: int,
-        start: int,
-        table: Sequence[int],
-        again: bool = False,
-    ) -> None:
-        shape = self._engine.shape
-        keys = shape.keys(tracked.request.block_hashes, group, start, start + len(table))
-        self._stores.collect(
-            (
-                Offer(group, key, block, tracked.declined)
-                for key, block in zip(keys, table, strict=True)
-                if block != shape.null_block
-            ),
-            again,
-        )
+        self._collector.collect(self._requests.values())
 
     def _load(self, tracked: Tracked, tables: Sequence[Sequence[int]], loaded_tokens: int) -> Load:
-        shape, promise = self._engine.shape, tracked.promise
+        promise = tracked.promise
         assert promise is not None, "the engine loads what was not found"
+        end = promise.start + loaded_tokens
+        parts = [self._part(tracked, tables, found, end) for found in promise.found]
+        used = [part for part in parts if part.numbers]
+        self._session.release(*(part.hits.request for part in parts if not part.numbers))
+        return Load(tracked, used)
+
+    def _part(
+        self, tracked: Tracked, tables: Sequence[Sequence[int]], found: Found, end: int
+    ) -> Part:
+        """What is loaded up to a token of what one lookup has found."""
+        shape = self._engine.shape
         keys: dict[int, list[bytes]] = {}
         blocks: dict[int, list[int]] = {}
         for group, table in enumerate(tables):
             block_tokens = shape.groups[group].block_tokens
-            first = promise.start // block_tokens
-            last = -(-(promise.start + loaded_tokens) // block_tokens)
-            named = shape.keys(tracked.request.block_hashes, group, first, last)
+            first, last = found.start // block_tokens, -(-min(found.end, end) // block_tokens)
+            named = shape.keys(tracked.request.block_hashes, group, first, max(first, last))
             pairs = [
                 (key, block)
                 for key, block in zip(named, table[first:last], strict=True)
@@ -260,7 +224,7 @@ class SchedulerHalf:
             ]
             keys[group] = [key for key, _ in pairs]
             blocks[group] = [block for _, block in pairs]
-        return Load(tracked, keys, blocks, promise.hits)
+        return Part(keys, blocks, found.hits)
 
     def _hand_out(self, written: Written) -> None:
         blocks = [*written.handed_out, *self._loads.take_destinations()]

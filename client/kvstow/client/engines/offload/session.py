@@ -6,22 +6,23 @@ from kvstow.client.counters import Counters
 from kvstow.client.hits import Blocks, Hits, Keys
 from kvstow.client.lookups import Hold
 from kvstow.client.resets import ResetResult
-from kvstow.client.standing import Generation, SessionState, Ticket
+from kvstow.client.standing import Generation, Snapshot
 from kvstow.client.transfer import Transfer
 
 
 class CacheSession(Protocol):
     """See `kvstow.client.Session` for each."""
 
-    @property
-    def state(self) -> SessionState: ...
-    @property
-    def generation(self) -> Generation: ...
-    @property
-    def ticket(self) -> Ticket | None: ...
+    def snapshot(self) -> Snapshot: ...
     def counters(self) -> Counters: ...
     def lookup(
-        self, request: str, keys: Keys, *, hold: Hold = ..., want_states: bool = ...
+        self,
+        request: str,
+        keys: Keys,
+        *,
+        hold: Hold = ...,
+        want_states: bool = ...,
+        budget_s: float | None = ...,
     ) -> Hits: ...
     def store(self, keys: Keys, blocks: Blocks, generation: Generation) -> Transfer: ...
     def load(self, keys: Keys, blocks: Blocks, hits: Hits) -> Transfer: ...

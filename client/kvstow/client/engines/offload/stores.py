@@ -4,15 +4,16 @@ A block is collected when it is known to be computed, and sent with the next ste
 be handed out to another request; that is no harm as long as it was not written: a store that is sent
 in the step that hands the block out is a fence for that step. What cannot be sent then is dropped.
 
-What was not stored (no space, a failed copy, a daemon that went away) is found again, because then
-the requests are looked through from their first block; and a request that ends offers all its
-blocks again, because the daemon may have evicted some. Only the scheduler thread uses this.
+What was not stored is offered again after a while, as long as its block holds it: what was refused or
+failed, and what another engine, or another request of this one, was storing just then. After a refusal
+nothing at all is offered for a while, the longer the more follow each other. Only the scheduler thread
+uses this.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice
 
 from kvstow.client.errors import STALE_GENERATION, Refused
 from kvstow.client.standing import SessionState
@@ -21,30 +22,14 @@ from kvstow.client.transfer import Transfer, TransferState
 from .blocks import EngineBlocks
 from .board import SLOTS, Board
 from .epochs import Epochs
+from .later import Later, Offer
 from .presence import Presence
 from .session import CacheSession
 
-MAX_KEYS = 4096
-"""Keys in one transfer."""
-
-RETRY_S = 0.25
-"""How long nothing is offered after something was refused."""
+STEP_KEYS = 1024
+"""Most keys in one transfer: each costs the step that sends it some microseconds."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A block that is computed.
-
-    Attributes:
-        declined: where to note that the daemon's admission policy did not take it.
-    """
-
-    group: int
-    key: bytes
-    block: int
-    declined: set[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +69,11 @@ class Stores:
         self._epochs = epochs
         self._presence = presence
         self.board = Board()
-        self._clock = clock
         self._batch: dict[int, Offer] = {}
         self._keys: set[tuple[int, bytes]] = set()
         self._flights: list[Flight] = []
+        self._later = Later(clock)
         self._last_number = 0
-        self._retry_at = 0.0
         self.scan = 1
 
     @property
@@ -99,8 +83,8 @@ class Stores:
 
     def are_welcome(self, last_chance: bool = False) -> bool:
         """Whether it makes sense to collect; soon after a refusal only if it is the last chance."""
-        is_time = last_chance or self._clock() >= self._retry_at
-        return is_time and self._session.state is SessionState.OPEN
+        is_time = last_chance or not self._later.is_pause
+        return is_time and self._session.snapshot().state is SessionState.OPEN
 
     def collect(self, offers: Iterable[Offer], again: bool = False) -> None:
         """Take what is new of these blocks into the next transfer.
@@ -110,33 +94,44 @@ class Stores:
         """
         for offer in offers:
             name = (offer.group, offer.key)
-            if name in self._keys or offer.block in self._batch:
-                continue
             if not self._blocks.may_be_stored(offer.block, name, self._epochs.current):
+                continue
+            if offer.block in self._batch or (offer.block in self._later and not again):
                 continue
             if self._blocks.is_offered(offer.block) and (not again or offer.key in offer.declined):
                 continue
-            self._batch[offer.block] = offer
-            self._keys.add(name)
+            if name in self._keys:
+                self._put_off([offer])
+            else:
+                self._later.drop(offer.block)
+                self._batch[offer.block] = offer
+                self._keys.add(name)
+
+    def collect_due(self, most: int) -> int:
+        """Take what is to be offered again, at most so many; returns how many were looked at."""
+        due = self._later.take_due(most)
+        self.collect(due)
+        return len(due)
 
     def send(self) -> None:
         """Send one transfer with what was collected, if anything."""
         if not self._batch:
             return
-        if self._session.state is not SessionState.OPEN or self._is_full():
-            self._put_off()
+        now = self._session.snapshot()
+        if now.state is not SessionState.OPEN or self._is_full():
+            self._put_off_all()
         elif self._presence.all_attached():
-            self._send(self._take())
+            self._send(self._take(min(now.terms.max_keys, STEP_KEYS)))
         elif not self._presence.worth_waiting():
-            self._put_off()
+            self._put_off_all()
 
     def drop(self, blocks: Iterable[int]) -> None:
         """These blocks are about to be written; what was not sent is lost."""
-        if self._batch:
-            for block in blocks:
-                offer = self._batch.pop(block, None)
-                if offer is not None:
-                    self._keys.discard((offer.group, offer.key))
+        for block in blocks:
+            self._later.drop(block)
+            offer = self._batch.pop(block, None)
+            if offer is not None:
+                self._keys.discard((offer.group, offer.key))
 
     def forget(self) -> None:
         """Nothing that was stored is stored any more, and nothing collected may be."""
@@ -160,16 +155,21 @@ class Stores:
     def _is_full(self) -> bool:
         return bool(self._flights) and self._last_number - self._flights[0].number >= SLOTS // 2
 
-    def _put_off(self) -> None:
-        self.drop(list(self._batch))
-        self._back_off()
+    def _put_off_all(self) -> None:
+        offers = list(self._batch.values())
+        self._batch.clear()
+        self._release(offers)
+        self._put_off(offers)
+        self._later.pause()
 
-    def _back_off(self) -> None:
-        self._retry_at = self._clock() + RETRY_S
-        self.scan += 1
+    def _put_off(self, offers: list[Offer]) -> None:
+        """Offer these again, but not soon."""
+        for offer in offers:
+            self._blocks.forget_offer(offer.block)
+        self._later.put(offers)
 
-    def _take(self) -> list[Offer]:
-        taken = [self._batch.pop(block) for block in list(self._batch)[:MAX_KEYS]]
+    def _take(self, most: int) -> list[Offer]:
+        taken = [self._batch.pop(block) for block in list(islice(self._batch, most))]
         return sorted(taken, key=lambda offer: offer.group)
 
     def _send(self, offers: list[Offer]) -> None:
@@ -182,7 +182,8 @@ class Stores:
             if refused.reason != STALE_GENERATION:
                 _log.warning("a store was refused: %s %s", refused, refused.next_step)
             self._release(offers)
-            self._back_off()
+            self._put_off(offers)
+            self._later.pause()
             return
         self._begin(transfer, offers)
 
@@ -207,24 +208,25 @@ class Stores:
         self._release(offers)
         statuses = transfer.statuses or "?" * len(offers)
         failed = transfer.failed_positions
-        stored, lost = [], False
+        by_outcome: dict[str, list[Offer]] = {}
         for position, (offer, status) in enumerate(zip(offers, statuses, strict=True)):
-            if status == "D":
-                offer.declined.add(offer.key)
-            elif status == "N" or self._was_lost(transfer, status, position in failed):
-                self._blocks.forget_offer(offer.block)
-                lost = True
-            elif status == "A":
-                stored.append(offer)
-        if lost:
-            self._back_off()
-        return stored
+            outcome = self._outcome(transfer, status, position in failed)
+            by_outcome.setdefault(outcome, []).append(offer)
+        for offer in by_outcome.get("D", ()):
+            offer.declined.add(offer.key)
+        self._put_off([*by_outcome.get("W", ()), *by_outcome.get("N", ())])
+        if "N" in by_outcome:
+            self._put_off_all()
+        elif "A" in by_outcome:
+            self._later.end_pauses()
+        return by_outcome.get("A", [])
 
-    def _was_lost(self, transfer: Transfer, status: str, failed: bool) -> bool:
-        """Whether a block that was accepted, or may have been, was not stored."""
+    def _outcome(self, transfer: Transfer, status: str, failed: bool) -> str:
+        """The daemon's letter for a block, "N" if it was accepted, or may have been, and was not stored."""
         if status not in "A?" or transfer.state is TransferState.DONE:
-            return False
-        return transfer.state is not TransferState.FAILED or failed or not transfer.failures
+            return status
+        lost = failed or not transfer.failures
+        return "N" if lost or transfer.state is not TransferState.FAILED else status
 
     def _release(self, offers: Iterable[Offer]) -> None:
         self._keys.difference_update((offer.group, offer.key) for offer in offers)

@@ -63,6 +63,7 @@ class EngineScheduler:
             table=self._table,
             prompt_only=options.offload_prompt_only,
             evictable=self._evictable if options.is_lazy else None,
+            lookup_budget_s=options.budgets.lookup_s,
             keeps_news=bool(events and events.enable_kv_cache_events),
         )
         self.half = SchedulerHalf(session, heard, engine, time.monotonic)

@@ -14,6 +14,7 @@ COUNTERS = {
     "lookups": "Lookups of a prefix at kvstow.",
     "hit_keys": "Keys of those lookups whose blocks were stored.",
     "missed_keys": "Keys of those lookups whose blocks were not stored, or not answered in time.",
+    "cut_lookups": "Prompts of which only the beginning was looked up: too many keys for 8 lookups.",
     "stores": "Transfers from the engine to kvstow.",
     "stored_blocks": "Blocks that this engine stored.",
     "loads": "Transfers from kvstow to the engine.",

@@ -1,0 +1,100 @@
+"""Whether resets of a daemon process that is gone may have been missed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from client.double import Double
+from kvstow.client import Callbacks, Session, SessionState, Ticket
+from kvstow.client import vigil as vigil_module
+from kvstow.client.vigil import WITNESS_S, Vigil
+from kvstow.v1 import cache_pb2
+from support.clock import ManualClock
+from support.waiting import wait_for
+
+FIRST, SAME, OTHER = Ticket("first", 1), Ticket("first", 2), Ticket("second", 1)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Stands still."""
+    return ManualClock()
+
+
+@pytest.fixture
+def vigil(clock: ManualClock) -> Vigil:
+    """Over a session that was open, and whose stream stood until now."""
+    vigil = Vigil(clock)
+    assert not vigil.open(FIRST, clock()), "there was nothing before"
+    clock.advance(100)
+    vigil.go_deaf()
+    return vigil
+
+
+def test_a_process_that_died_when_the_stream_ended(clock: ManualClock, vigil: Vigil) -> None:
+    clock.advance(WITNESS_S)
+    assert vigil.look(lambda ticket: False) is False
+    clock.advance(100)
+    assert vigil.look(lambda ticket: False) is False
+    assert not vigil.open(OTHER, clock())
+
+
+def test_a_process_that_lived_on(clock: ManualClock, vigil: Vigil) -> None:
+    assert vigil.look(lambda ticket: True) is True
+    clock.advance(WITNESS_S + 1)
+    assert vigil.look(lambda ticket: False) is False
+    assert vigil.open(OTHER, clock())
+
+
+def test_a_process_whose_death_nobody_saw(clock: ManualClock, vigil: Vigil) -> None:
+    assert vigil.look(lambda ticket: None) is None
+    assert vigil.open(OTHER, clock())
+
+
+def test_the_same_process(clock: ManualClock, vigil: Vigil) -> None:
+    clock.advance(100)
+    assert not vigil.open(SAME, clock())
+
+
+def test_a_stream_that_never_stood(clock: ManualClock, vigil: Vigil) -> None:
+    """Nothing was heard since the session was asked for."""
+    assert not vigil.open(SAME, clock())
+    clock.advance(WITNESS_S + 1)
+    assert vigil.look(lambda ticket: False) is False
+    assert vigil.open(OTHER, clock())
+
+
+def test_a_session_whose_daemon_was_killed_has_missed_nothing(
+    double: Double, socket: Path, open_session: Callable[..., Session]
+) -> None:
+    events: list[object] = []
+    callbacks = Callbacks(events.append, lambda: events.append("reopened"))
+    session = open_session(callbacks=callbacks)
+    double.stop()
+    successor = Double(socket, "second")
+    wait_for(lambda: "reopened" in events, "the session to be open again")
+    assert events == ["reopened"]
+    wait_for(lambda: session.state is SessionState.OPEN, "its stream to stand")
+    successor.stop()
+
+
+def test_a_session_that_did_not_see_it_die_says_so_before_it_is_open_again(
+    double: Double,
+    socket: Path,
+    open_session: Callable[..., Session],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vigil_module, "WITNESS_S", -1.0)
+    events: list[object] = []
+    sessions: list[Session] = []
+
+    def note(event: object) -> None:
+        events.append((event, sessions[0].ticket))
+
+    sessions.append(open_session(callbacks=Callbacks(note, lambda: events.append("reopened"))))
+    double.stop()
+    successor = Double(socket, "second")
+    wait_for(lambda: "reopened" in events, "the session to be open again")
+    assert events == [(cache_pb2.Resync(), None), "reopened"]
+    successor.stop()

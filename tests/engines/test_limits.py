@@ -1,0 +1,244 @@
+"""What one call may name and one step may cost: much is done in pieces, and nothing is left out."""
+
+from collections.abc import Iterator
+from unittest.mock import patch
+
+import pytest
+
+from engines.driving import (
+    LARGE,
+    MOST_STEPS,
+    PROMPT,
+    SMALL,
+    WINDOWED,
+    full_keys,
+    run,
+    step_until,
+    stored_keys,
+)
+from engines.engine import SimulatedEngine
+from engines.request import Request, Stage
+from kvstow.client import Refused, TransferState
+from kvstow.client.engines.offload import collector, stores
+from kvstow.client.engines.offload.blocks import EngineBlocks
+from kvstow.client.engines.offload.finder import MOST_LOOKUPS, PROMISE_S
+
+LONG = bytes(range(20, 61))
+FEW_KEYS = 2
+
+
+@pytest.fixture
+def engine() -> SimulatedEngine:
+    """At a daemon that takes few keys in one call."""
+    engine = SimulatedEngine(LARGE)
+    engine.session.faults.max_keys = FEW_KEYS
+    return engine
+
+
+def test_a_prompt_with_more_keys_than_a_call_may_name_is_found_and_loaded(
+    engine: SimulatedEngine,
+) -> None:
+    run(engine, PROMPT)
+    assert stored_keys(engine) == full_keys(PROMPT, 10)
+    assert engine.pool.reset()
+    again = engine.add(PROMPT, 0, False)
+    engine.step()
+    assert again.stage is Stage.LOADING
+    assert again.num_computed_tokens == 10
+    engine.step()
+    assert [len(copy.items) for copy in engine.session.copies] == [2, 2, 1]
+    step_until(engine, lambda: again.stage is Stage.OVER)
+    assert engine.half.take_counts()["loaded_blocks"] == 5
+
+
+def test_nothing_is_held_of_what_lies_behind_a_gap(engine: SimulatedEngine) -> None:
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    assert engine.session.evict((0, PROMPT[:4]))
+    again = engine.add(PROMPT, 0, False)
+    engine.step()
+    assert again.num_computed_tokens == 2
+    assert not engine.session.leases, "they were used up or given back"
+
+
+def test_a_request_that_the_engine_gives_fewer_tokens_keeps_no_more_than_these(
+    engine: SimulatedEngine,
+) -> None:
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    request = Request("1 of 1", PROMPT, 0, False, [], len(PROMPT))
+    request.hash(2)
+    assert engine.half.find(request, 0) == 10
+    assert len(engine.session.leases) == 3
+    engine.half.admit(request, [[1]], 2)
+    assert len(engine.session.leases) == 1
+    engine.half.finish(request, [[1]])
+    assert not engine.session.leases
+
+
+def test_nothing_is_held_of_what_lies_behind_a_gap_in_a_window() -> None:
+    engine = SimulatedEngine(WINDOWED)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    engine.session.faults.max_keys = 4
+    assert engine.session.evict((1, PROMPT[:10]))
+    assert engine.session.evict((1, PROMPT[:8]))
+    engine.session.lookups.clear()
+    again = engine.add(PROMPT, 0, False)
+    engine.step()
+    assert again.num_computed_tokens == 6
+    assert len(engine.session.lookups) == 3
+    engine.step()
+    assert again.stage is Stage.LOADING
+    assert not engine.session.leases
+    step_until(engine, lambda: again.stage is Stage.OVER)
+
+
+def test_a_lookup_that_finds_less_than_before_gives_back_the_rest(engine: SimulatedEngine) -> None:
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    blocks = [engine.pool.take_new() for _ in range(len(engine.pool.free))]
+    request = engine.add(PROMPT, 0, False)
+    engine.step()
+    del engine.session.stored[0, PROMPT[:2]]
+    engine.now += PROMISE_S
+    engine.step()
+    assert not engine.session.leases
+    engine.abort(request)
+    engine.pool.give_back(blocks)
+
+
+def test_a_load_that_is_refused_is_computed_and_holds_nothing(engine: SimulatedEngine) -> None:
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    again = engine.add(PROMPT, 0, False)
+    refusal = Refused("KEY_NOT_READY", "a key is not stored", "", {})
+    with patch.object(engine.session, "load", side_effect=refusal):
+        step_until(engine, lambda: again.stage is Stage.OVER)
+    assert not engine.session.leases
+
+
+def test_a_store_that_is_refused_is_made_later(engine: SimulatedEngine) -> None:
+    request = engine.add(PROMPT, 60, False)
+    refusal = Refused("NOT_ATTACHED", "a rank is missing", "", {})
+    with patch.object(engine.session, "store", side_effect=refusal):
+        step_until(engine, lambda: request.num_computed_tokens > 14)
+    step_until(engine, lambda: full_keys(request.tokens, 14) <= stored_keys(engine))
+    assert request.stage is Stage.RUNNING
+
+
+def test_all_leases_of_a_request_are_given_back(engine: SimulatedEngine) -> None:
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    blocks = [engine.pool.take_new() for _ in range(len(engine.pool.free))]
+    request = engine.add(PROMPT, 0, False)
+    engine.step()
+    assert len(engine.session.leases) == 3
+    engine.abort(request)
+    assert not engine.session.leases
+    engine.pool.give_back(blocks)
+
+
+def test_a_part_that_fails_is_computed_with_all_behind_it(engine: SimulatedEngine) -> None:
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    again = engine.add(PROMPT, 0, False)
+    engine.step()
+    engine.step()
+    first, second, third = engine.session.copies
+    engine.session.end(third, TransferState.DONE)
+    engine.session.end(first, TransferState.DONE)
+    engine.step()
+    assert again.stage is Stage.LOADING, "a part is missing"
+    engine.session.end(second, TransferState.FAILED, [1])
+    engine.step()
+    assert again.num_computed_tokens == 6
+    step_until(engine, lambda: again.stage is Stage.OVER)
+
+
+def test_what_is_too_long_for_all_lookups_is_found_in_part_and_counted(
+    engine: SimulatedEngine,
+) -> None:
+    run(engine, LONG)
+    assert engine.pool.reset()
+    again = engine.add(LONG, 0, False)
+    engine.step()
+    assert again.num_computed_tokens == MOST_LOOKUPS * FEW_KEYS * 2
+    assert engine.half.take_counts()["cut_lookups"] == 1
+
+
+@pytest.fixture
+def small_steps() -> Iterator[int]:
+    """Few blocks are looked at, and fewer offered, in one step."""
+    with patch.object(collector, "LOOK_BLOCKS", 3), patch.object(stores, "STEP_KEYS", 2):
+        yield 2
+
+
+def most_offered(engine: SimulatedEngine) -> int:
+    """Steps until the engine has stored all; returns how many keys were offered at most in one step."""
+    most, look = 0, EngineBlocks.may_be_stored
+    with (
+        patch.object(engine.session, "store", wraps=engine.session.store) as store,
+        patch.object(EngineBlocks, "may_be_stored", autospec=True, side_effect=look) as looks,
+    ):
+        for _ in range(MOST_STEPS):
+            store.reset_mock()
+            looks.reset_mock()
+            engine.step()
+            assert looks.call_count <= collector.LOOK_BLOCKS
+            most = max(most, *(len(call.args[0][0]) for call in store.call_args_list), 0)
+            engine.end_copies()
+            assert store.call_count <= 1
+            if not engine.is_busy:
+                return most
+    pytest.fail("it never came to an end")
+
+
+def test_what_an_ended_request_has_left_is_offered_in_pieces(small_steps: int) -> None:
+    engine = SimulatedEngine(LARGE)
+    engine.session.faults.full = True
+    request = engine.add(LONG, 0, False)
+    step_until(engine, lambda: request.stage is Stage.OVER)
+    engine.session.faults.full = False
+    assert most_offered(engine) == small_steps
+    assert stored_keys(engine) == full_keys(LONG, 40)
+
+
+def test_after_a_restart_a_long_request_is_looked_through_in_pieces(small_steps: int) -> None:
+    engine = SimulatedEngine(LARGE)
+    request = engine.add(LONG, 30, False)
+    step_until(engine, lambda: request.num_computed_tokens > 41)
+    engine.session.die()
+    engine.session.come_back()
+    assert most_offered(engine) == small_steps
+    assert stored_keys(engine) == full_keys(request.tokens, 70)
+
+
+def test_what_another_engine_was_storing_is_offered_again_while_the_request_runs() -> None:
+    engine = SimulatedEngine(LARGE)
+    engine.session.faults.busy = True
+    request = engine.add(PROMPT, 60, False)
+    step_until(engine, lambda: request.num_computed_tokens > 14)
+    assert not engine.session.stored
+    engine.session.faults.busy = False
+    step_until(engine, lambda: full_keys(request.tokens, 14) <= stored_keys(engine))
+    assert request.stage is Stage.RUNNING
+
+
+def test_lazily_too_it_is_offered_again() -> None:
+    engine = SimulatedEngine(SMALL, lazy=True)
+    engine.session.faults.busy = True
+    run(engine, PROMPT)
+    run(engine, bytes(range(100, 117)))
+    assert not engine.session.stored
+    engine.session.faults.busy = False
+    step_until(engine, lambda: engine.session.stored)
+
+
+def test_a_daemon_that_is_full_is_asked_less_and_less(engine: SimulatedEngine) -> None:
+    engine.session.faults.full = True
+    engine.add(PROMPT, 60, False)
+    with patch.object(engine.session, "store", wraps=engine.session.store) as store:
+        for _ in range(60):  # six seconds
+            engine.step()
+        assert 3 <= store.call_count <= 8

@@ -1,0 +1,35 @@
+"""Resets by others that nobody here could hear of, behind a generation that looks the same."""
+
+from collections.abc import Callable
+
+import pytest
+
+from engines.driving import LARGE, PROMPT, full_keys, step_until, stored_keys
+from engines.engine import SimulatedEngine
+from engines.request import Stage
+
+
+def unheard_restart(engine: SimulatedEngine) -> None:
+    """Others reset the space unheard, and the daemon is started again."""
+    engine.session.die()
+    engine.session.come_back(unheard=True)
+
+
+def another_space(engine: SimulatedEngine) -> None:
+    """Others reset the space and leave, and the daemon forgets that it was there."""
+    engine.session.come_back_to_another_space()
+
+
+@pytest.mark.parametrize("lose", [unheard_restart, another_space])
+def test_what_may_be_older_than_an_unheard_reset_is_not_stored(
+    lose: Callable[[SimulatedEngine], None],
+) -> None:
+    """Although the generation has the number that the engine knows."""
+    engine = SimulatedEngine(LARGE)
+    request = engine.add(PROMPT, 20, False)
+    step_until(engine, lambda: request.num_computed_tokens == 15)
+    known = engine.session.generation.number
+    lose(engine)
+    assert engine.session.generation.number == known
+    step_until(engine, lambda: request.stage is Stage.OVER and not engine.half.is_busy())
+    assert stored_keys(engine) == full_keys(request.tokens, 30) - full_keys(request.tokens, 16)
