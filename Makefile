@@ -28,7 +28,7 @@ VLLM_DEMO := .venv-vllm/.setup-demo
 .PHONY: vllm-env vllm-demo test-vllm bench-vllm
 .PHONY: gpu-check gpu-check-deps gpu-check-dry
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
-.PHONY: check-metrics metrics-page metrics-picture check-dashboards dashboards test-operate
+.PHONY: check-metrics metrics-page metrics-picture check-dashboards dashboards prometheus test-operate
 .PHONY: check-settings settings-page
 .PHONY: check-deploy kubernetes-rules image-check
 .PHONY: fix fix-format fix-lint
@@ -141,8 +141,10 @@ $(PROMETHEUS): scripts/get_prometheus.sh
 	scripts/get_prometheus.sh $(dir $@)
 	@touch $@
 
+prometheus: $(PROMETHEUS) ## unpack Prometheus into .tools, for docs/quickstart.md
+
 test-operate: $(SETUP) $(PROMETHEUS) ## run the tests of rules, alerts and dashboards with a real Prometheus
-	$(BIN)/python -m pytest -m prometheus tests/metrics
+	$(BIN)/python -m pytest -m prometheus tests/metrics tests/docs
 
 metrics-picture: $(SETUP) $(PROMETHEUS) ## draw the overview dashboard from a run of daemon and Prometheus
 	$(PIP) install -e '.[server,cli,dev,picture]'
