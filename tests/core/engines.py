@@ -2,10 +2,11 @@
 every step.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from kvstow.server.core.admission import Admission
+from kvstow.server.core.arc import Identify
 from kvstow.server.core.books import Limits
 from kvstow.server.core.events import Event
 from kvstow.server.core.ledger import Ledger
@@ -63,7 +64,7 @@ def named_policy(name: str) -> PolicyFactory:
     return lambda identify: make_policy(name, identify)
 
 
-def lru(_identify: Callable[[int], int]) -> EvictionPolicy:
+def lru(_identify: Identify) -> EvictionPolicy:
     """A factory of `Lru`."""
     return Lru()
 

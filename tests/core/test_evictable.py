@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 import pytest
 
 from core.engines import Engine, make_ledger
+from kvstow.server.core.arc import Identify
 from kvstow.server.core.policy import EvictionPolicy, Lru
 from kvstow.server.core.types import TransferState
 
@@ -49,7 +50,7 @@ class Pool:
         self.policy = WatchedLru()
         self.engine = Engine(make_ledger(4, policy=self._make_policy))
 
-    def _make_policy(self, _identify: Callable[[int], int]) -> EvictionPolicy:
+    def _make_policy(self, _identify: Identify) -> EvictionPolicy:
         return self.policy
 
     @property

@@ -8,11 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from kvstow.server.core.arc import GHOST_LIMIT, Arc
+from kvstow.server.core.arc import GHOST_LIMIT, Arc, Identify
 from kvstow.server.core.errors import BooksError
 from kvstow.server.core.policy import EvictionPolicy, Lru
 
 NOTHING: frozenset[int] = frozenset()
+
+
+def names(blocks: dict[int, int]) -> Identify:
+    """Which block is in each slot."""
+    return lambda slots: [blocks[slot] for slot in slots]
 
 
 class Model(Protocol):
@@ -248,7 +253,7 @@ class ArcHistory(PolicyHistory):
 
     def make(self, data: st.DataObject) -> tuple[EvictionPolicy, Model]:
         ghost_limit = data.draw(st.sampled_from([0, 1, 2, GHOST_LIMIT]))
-        return Arc(self.blocks.__getitem__, ghost_limit), ArcModel(self.blocks, ghost_limit)
+        return Arc(names(self.blocks), ghost_limit), ArcModel(self.blocks, ghost_limit)
 
 
 TestLruHistory = LruHistory.TestCase
@@ -268,7 +273,7 @@ def test_arc_adapts_as_its_model_does(
 ) -> None:
     """Prefix after prefix is used and, where missing, stored: here blocks often come back after their eviction."""
     blocks: dict[int, int] = {}
-    policy, model = Arc(blocks.__getitem__, ghost_limit), ArcModel(blocks, ghost_limit)
+    policy, model = Arc(names(blocks), ghost_limit), ArcModel(blocks, ghost_limit)
     policy.grow(slot_count)
     free = list(range(slot_count))
     for use in uses:

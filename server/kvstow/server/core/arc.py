@@ -19,13 +19,16 @@ opposite, a head in T1 that goes before its tail in T2, is what the last rule ab
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, compress, islice
 
 from .errors import BooksError
 from .slot_lists import SlotLists
 
 GHOST_LIMIT = 1 << 16
 """Evicted blocks that B1 and B2 remember each: a dictionary of this size grows within about 5 ms."""
+
+Identify = Callable[[Sequence[int]], Sequence[int]]
+"""From slots to numbers that name the blocks in them."""
 
 _OUT, _ONCE, _OFTEN = range(3)
 """Which list a slot is in: none, T1 or T2."""
@@ -35,13 +38,13 @@ class Arc:
     """Adaptive Replacement Cache; see the module's text for the source and the differences.
 
     Args:
-        identify: number that names the block in a slot, the same one whenever that block is stored again. It is asked for
-            the slots that are inserted or evicted, so a victim still has to be known to it during `evict`. Two blocks of
-            the same number cost nothing but a wrong guess.
+        identify: numbers that name the blocks in slots, each the same one whenever that block is stored again. It is asked
+            for the slots that are inserted or evicted, so a victim still has to be known to it during `evict`. Two blocks
+            of the same number cost nothing but a wrong guess.
         ghost_limit: evicted blocks that each of B1 and B2 remembers at most.
     """
 
-    def __init__(self, identify: Callable[[int], int], ghost_limit: int = GHOST_LIMIT) -> None:
+    def __init__(self, identify: Identify, ghost_limit: int = GHOST_LIMIT) -> None:
         self._identify = identify
         self._ghost_limit = ghost_limit
         self._lists = SlotLists(end_count=2)
@@ -60,11 +63,12 @@ class Arc:
 
     def insert(self, slots: Sequence[int]) -> None:
         once, often = self._ghosts[_ONCE], self._ghosts[_OFTEN]
-        known_count = 0
-        for position, identity in enumerate(map(self._identify, slots), start=1):
-            if identity in once or identity in often:
-                self._adapt(identity)
-                known_count = position
+        identities, known_count = self._identify(slots), 0
+        if not (once.keys().isdisjoint(identities) and often.keys().isdisjoint(identities)):
+            for position, identity in enumerate(identities, start=1):
+                if identity in once or identity in often:
+                    self._adapt(identity)
+                    known_count = position
         self._enter(_OFTEN, slots[:known_count])
         self._enter(_ONCE, slots[known_count:])
         self._trim_ghosts()
@@ -96,9 +100,9 @@ class Arc:
         victims = list(islice(self._coldest(protected), count))
         if len(victims) < count:
             raise BooksError(f"{count} victims wanted, {len(victims)} of {len(self)} can be had")
-        ghosts, places, identify = self._ghosts, self._places, self._identify
-        for slot in victims:
-            ghosts[places[slot]][identify(slot)] = None
+        identities, places = self._identify(victims), [self._places[slot] for slot in victims]
+        for place, ghosts in self._ghosts.items():
+            ghosts.update(dict.fromkeys(compress(identities, map(place.__eq__, places))))
         self.withdraw(victims)
         self._trim_ghosts()
         return victims

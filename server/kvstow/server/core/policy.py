@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
-from .arc import Arc
+from .arc import Arc, Identify
 from .errors import BooksError
 from .slot_lists import SlotLists
 
@@ -86,7 +86,11 @@ class Lru:
         victims = list(islice(self._lists.walk(self._END, protected), count))
         if len(victims) < count:
             raise BooksError(f"{count} victims wanted, {len(victims)} of {len(self)} can be had")
-        self.withdraw(victims)
+        if protected:
+            self._lists.unlink(victims)
+        else:
+            self._lists.cut(self._END, victims)
+        self._count -= count
         return victims
 
     def __len__(self) -> int:
@@ -99,7 +103,7 @@ class Lru:
         self._lists.check(self._END, self._count)
 
 
-_POLICIES: dict[str, Callable[[Callable[[int], int]], EvictionPolicy]] = {
+_POLICIES: dict[str, Callable[[Identify], EvictionPolicy]] = {
     "lru": lambda identify: Lru(),
     "arc": Arc,
 }
@@ -107,12 +111,12 @@ _POLICIES: dict[str, Callable[[Callable[[int], int]], EvictionPolicy]] = {
 POLICY_NAMES = tuple(_POLICIES)
 
 
-def make_policy(name: str, identify: Callable[[int], int]) -> EvictionPolicy:
+def make_policy(name: str, identify: Identify) -> EvictionPolicy:
     """Make the policy of this name, one of POLICY_NAMES.
 
     Args:
         name: as in the daemon's configuration.
-        identify: number that names the block in a slot; see `Arc`.
+        identify: numbers that name the blocks in slots; see `Arc`.
 
     Raises:
         ValueError: no policy has this name.

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from .arc import Identify
 from .distributions import Distribution
 from .errors import BlockTooLarge, BooksError
 from .extents import Extent
@@ -24,8 +25,8 @@ from .types import Fate
 Protected = Mapping[int, Collection[int]]
 """Per slot size, slots that must not be given up: the blocks that the same request names."""
 
-PolicyFactory = Callable[[Callable[[int], int]], EvictionPolicy]
-"""Makes a policy; it is given a function from a slot to a number that identifies the block in it."""
+PolicyFactory = Callable[[Identify], EvictionPolicy]
+"""Makes a policy; it is given a function from slots to numbers that identify the blocks in them."""
 
 AGE_BOUNDS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 """Of the ages at which blocks are evicted: less than a minute is a pool far too small, more than a day a large one."""
@@ -94,11 +95,15 @@ class HostPool:
             owners: list[BlockIndex | None] = []
             keys: list[bytes | None] = []
 
-            def identify(slot: int) -> int:
-                owner = owners[slot]
-                if owner is None:
-                    raise BooksError(f"slot {slot} without a block was asked for its identity")
-                return hash((owner.serial, keys[slot]))
+            def identify(slots: Sequence[int]) -> list[int]:
+                identities = []
+                for slot in slots:
+                    owner = owners[slot]
+                    if owner is None:
+                        raise BooksError(f"slot {slot} without a block was asked for its identity")
+                    # Of many indexes with the same keys each has numbers of its own.
+                    identities.append(hash(keys[slot]) ^ owner.serial)
+                return identities
 
             policy = self._make_policy(identify)
             table = SlotTable(slot_bytes, self.extent_bytes // slot_bytes, policy)

@@ -68,6 +68,13 @@ class SlotLists:
             warmer[before] = after
             colder[after] = before
 
+    def cut(self, end: int, slots: Sequence[int]) -> None:
+        """Take slots out of the list that are its coldest, the coldest first."""
+        if slots:
+            after = self._warmer[slots[-1]]
+            self._warmer[end] = after
+            self._colder[after] = end
+
     def walk(self, end: int, protected: Collection[int] = frozenset()) -> Iterator[int]:
         """Yield the slots of one list that are not in `protected`, coldest first."""
         warmer = self._warmer
