@@ -71,12 +71,14 @@ class Load:
         parts: at least one.
         wanted: the request is not over.
         since: when it was admitted.
+        after: the step that must have ended first, because it writes its blocks.
     """
 
     tracked: Tracked
     parts: Sequence[Part]
     wanted: bool = True
     since: float = 0.0
+    after: int = 0
 
     @property
     def numbers(self) -> list[int]:
@@ -145,19 +147,23 @@ class Loads:
                 transfers = (part.transfer for part in load.parts)
                 self._session.cancel(*(each for each in transfers if each is not None))
 
-    def send(self, overwritten: Collection[int]) -> None:
+    def send(self, overwritten: Collection[int], step: int, ended_step: int) -> None:
         """Send those whose blocks nobody reads or writes.
 
         Args:
             overwritten: blocks that the workers write in this step.
+            step: its number.
+            ended_step: the last one that all workers have done.
         """
         waiting, self._waiting = self._waiting, []
         for load in waiting:
             if not load.wanted:
                 self._ended.append((load, EndedLoad(load.tracked.request.request_id)))
-            elif self._blocks.readers(load.numbers) or not set(load.numbers).isdisjoint(
-                overwritten
-            ):
+                continue
+            numbers = load.numbers
+            if not set(numbers).isdisjoint(overwritten):
+                load.after = step
+            if load.after > ended_step or self._blocks.readers(numbers):
                 self._waiting.append(load)
             else:
                 for part in load.parts:

@@ -109,7 +109,7 @@ class SchedulerHalf:
         self.account.add(fences=len(fences))
         self._hand_out(written)
         self._progress.begin()
-        self._loads.send(overwritten)
+        self._loads.send(overwritten, self._progress.step, self._progress.ended_step)
         return Step(
             number=self._progress.step,
             ticket=self._session.snapshot().ticket,

@@ -8,6 +8,7 @@ import hashlib
 
 from vllm.config import VllmConfig
 from vllm.config.utils import hash_factors, normalize_value
+from vllm.platforms import current_platform
 from vllm.utils.hashing import get_hash_fn_by_name
 from vllm.v1.core.kv_cache_utils import (
     resolve_kv_cache_block_sizes,
@@ -117,6 +118,8 @@ def check_supported(config: VllmConfig) -> None:
         raise Unsupported("kvstow does not support pipeline parallelism: ranks differ in layers")
     if parallel.decode_context_parallel_size > 1 or parallel.prefill_context_parallel_size > 1:
         raise Unsupported("kvstow does not support context parallelism")
+    if current_platform.is_cuda() and config.model_config.enable_sleep_mode:
+        raise Unsupported("kvstow does not support sleep mode: its memory cannot be exported")
     if parallel.nnodes > 1:
         raise Unsupported("kvstow does not support an engine with ranks on several nodes")
     if speculative is not None and speculative.uses_draft_kv_cache():
@@ -170,9 +173,11 @@ def _order(config: VllmConfig, cache: KVCacheConfig) -> str:
 
 
 def _computation(config: VllmConfig) -> str:
-    """What else changes the KV that the same weights give: rotary scaling, overrides, quantization."""
-    model = config.model_config
+    """What else changes the KV that the same weights give: overrides, quantization, kernels."""
+    model, backend = config.model_config, config.attention_config.backend
     factors = {
+        "device": current_platform.device_type,
+        "attention": backend.name if backend is not None else "",
         "config": normalize_value(model.hf_config),
         "quantization": normalize_value(model.quantization),
     }

@@ -11,42 +11,37 @@ from kvstow.client.engines.offload.steps import Report, Step
 from kvstow.client.engines.offload.worker import WorkerHalf
 
 from .layout import Unsupported, allocation_bytes, group_memory, shape_of
-from .memory import SharedAllocation
+from .memory import DeviceAllocation, SharedAllocation
 
 
 class EngineWorker:
     """The worker half of one rank, once its KV cache is there."""
 
     def __init__(self, config: VllmConfig, cache: KVCacheConfig, options: Options) -> None:
-        if not current_platform.is_cpu():
-            raise Unsupported("kvstow does not support KV caches in device memory yet")
         shape_of(config, cache)
         self._cache = cache
         self._target = options.target
         self._names_requests = len(cache.kv_cache_groups) > 1
-        self._allocation = SharedAllocation(allocation_bytes(cache))
+        self._allocation = _allocation(allocation_bytes(cache))
         self._half: WorkerHalf | None = None
 
-    def allocation(self) -> SharedAllocation:
-        """In this context vLLM allocates its KV cache."""
-        return self._allocation
+    def allocation(self) -> SharedAllocation | None:
+        """In this context vLLM allocates its KV cache, if it matters."""
+        return self._allocation.context
 
     def register(self, kv_caches: dict[str, torch.Tensor], rank: int) -> None:
         """The KV cache is there: attach it when there is a session.
 
         Raises:
-            Unsupported: it is not where the configuration says.
+            Unsupported: it is not where the configuration says, or cannot be exported.
         """
-        memory = self._allocation.memory
-        if memory is None:
-            raise Unsupported("vLLM has not allocated its KV cache where kvstow asked for it")
-        start = torch.frombuffer(memory.buffer, dtype=torch.int8).data_ptr()
+        start, region = self._allocation.locate(next(iter(kv_caches.values())))
         for tensor in self._cache.kv_cache_tensors:
             for layer, name in enumerate(tensor.layers):
                 offset = kv_caches[name].data_ptr() - start
                 if offset != tensor.offset + layer * tensor.layer_stride:
                     raise Unsupported(f"the KV cache of {name} is not where vLLM planned it")
-        self._half = WorkerHalf(rank, [memory.region()], group_memory(self._cache), self._target)
+        self._half = WorkerHalf(rank, [region], group_memory(self._cache), self._target)
 
     def prepare(self, step: Step) -> None:
         """Before a step."""
@@ -72,8 +67,15 @@ class EngineWorker:
         return Report(step.number, {}) if self._half is None else self._half.report(step)
 
     def close(self) -> None:
-        """The engine ends. The memory lives until the last copy and the last tensor have."""
+        """The engine ends."""
         if self._half is not None:
             self._half.close()
-        if self._allocation.memory is not None:
-            self._allocation.memory.close()
+        self._allocation.close()
+
+
+def _allocation(size_bytes: int) -> SharedAllocation | DeviceAllocation:
+    if current_platform.is_cpu():
+        return SharedAllocation(size_bytes)
+    if current_platform.is_cuda():
+        return DeviceAllocation(size_bytes)
+    raise Unsupported("kvstow supports KV caches in host memory and on NVIDIA GPUs only")
