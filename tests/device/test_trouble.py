@@ -216,6 +216,30 @@ def test_a_context_that_is_found_lost_by_an_attach_is_lost(rig: CudaRig) -> None
     rig.device.close_region(region)
 
 
+def test_a_gpu_that_is_somebody_elses_alone_is_tried_again_with_the_next_attach(
+    rig: CudaRig,
+) -> None:
+    with (
+        rig.driver.failing("use", 46, "CUDA_ERROR_DEVICE_UNAVAILABLE"),
+        pytest.raises(DeviceError, match=r"UNAVAILABLE \(46\); .* compute mode to Default"),
+    ):
+        attach(rig, gpu=1)
+    assert healthy(rig) == [True, True]
+    _, region = attach(rig, gpu=1)
+    assert copy(rig, region).wait_end().failures == []
+
+
+def test_a_handle_that_the_driver_cannot_explain_takes_no_gpu_from_others(rig: CudaRig) -> None:
+    _, event = rig.engine.event()
+    with rig.driver.failing("open_memory", 999), pytest.raises(DeviceError):
+        attach(rig)
+    with rig.driver.failing("open_event", 999), pytest.raises(DeviceError):
+        rig.device.open_fence(event, SESSION)
+    assert healthy(rig) == [True, True]
+    _, region = attach(rig)
+    assert copy(rig, region).wait_end().failures == []
+
+
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_context_that_cannot_be_made_is_tried_again_with_the_next_attach(
     rig: CudaRig, after: int

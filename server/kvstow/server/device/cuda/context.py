@@ -22,7 +22,7 @@ from kvstow.server.device.streams import refuse
 
 from .batches import Batch
 from .beats import Pulse
-from .driver import HANDLE_BYTES, CudaError
+from .driver import HANDLE_BYTES, UNKNOWN, CudaError
 from .fences import CudaFence, WaitingRoom
 from .lane import Lane, Path
 from .mappings import NAMESPACES, Mapping, Mappings
@@ -124,7 +124,7 @@ class Context:
         try:
             event = self._driver.open_event(handle.event)
         except CudaError as error:
-            if error.ends_context:
+            if error.ends_context and error.code != UNKNOWN:  # which may be said of a handle
                 raise
             raise DeviceError(f"the event cannot be opened: {error}; {NAMESPACES}") from error
         fence = CudaFence(handle.gpu_uuid, event)

@@ -18,18 +18,19 @@ HANDLE_BYTES = 64
 
 INVALID_VALUE = 1
 OUT_OF_MEMORY = 2
+UNAVAILABLE = 46
 INVALID_CONTEXT = 201
 MAP_FAILED = 205
-PEER_ACCESS_UNSUPPORTED = 217
 OPERATING_SYSTEM = 304
 INVALID_HANDLE = 400
 NOT_FOUND = 500
 NOT_READY = 600
 NOT_SUPPORTED = 801
+UNKNOWN = 999
 
-_LOST = {46, 214, 220, 226, 700, 702, 709, 710, *range(714, 722), 999}
-"""Device unavailable; uncorrectable errors of memory and NVLink, contained or not; faults of the GPU's own programs and
-addresses; unknown. After these every call in the context fails (CUDA driver API, `CUresult`)."""
+_LOST = {214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, UNKNOWN}
+"""Uncorrectable errors of memory and NVLink, contained or not; faults of the GPU's own programs and addresses; unknown.
+After these every call in the context fails (CUDA driver API, `CUresult`)."""
 
 
 class CudaError(Exception):

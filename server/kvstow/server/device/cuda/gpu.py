@@ -31,7 +31,7 @@ from .batches import HostChunks
 from .beats import Pulse
 from .context import Context, CudaRegion
 from .control import Control, ResultT
-from .driver import OUT_OF_MEMORY, CudaError, Driver, GpuInfo
+from .driver import OUT_OF_MEMORY, UNAVAILABLE, CudaError, Driver, GpuInfo
 from .fences import CudaFence
 from .lane import PIECE_BYTES, Path
 
@@ -39,10 +39,13 @@ LIMIT_S = 20.0
 """Longer than a context takes to make on a busy machine, shorter than an engine waits for its attach."""
 
 
-NO_ROOM = (
-    "; the daemon needs some hundred MB of the GPU for its context: leave it that much (in vLLM, by a lower"
-    " gpu_memory_utilization), and attach again"
-)
+_HINTS = {
+    OUT_OF_MEMORY: "; the daemon needs some hundred MB of the GPU for its context: leave it that much (in vLLM, by a"
+    " lower gpu_memory_utilization), and attach again",
+    UNAVAILABLE: "; it takes no context beside the engine's: set its compute mode to Default (nvidia-smi -c 0), and"
+    " attach again",
+}
+"""What to do about an error of making the context, or anything in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +179,7 @@ class Gpu:
         try:
             return self._call(what, work, self._terms.limit_s, undo)
         except CudaError as error:
-            hint = NO_ROOM if error.code == OUT_OF_MEMORY else ""
+            hint = _HINTS.get(error.code, "")
             raise DeviceError(f"GPU {self.info.uuid}: {error}{hint}") from error
 
     def _close(self, what: str, item: CudaRegion | CudaFence, work: Callable[[], None]) -> None:

@@ -21,6 +21,7 @@ from .driver import (
     NOT_SUPPORTED,
     OPERATING_SYSTEM,
     OUT_OF_MEMORY,
+    UNKNOWN,
     CudaError,
     Driver,
 )
@@ -124,7 +125,7 @@ class Mappings:
         try:
             address = self.driver.open_memory(handle)
         except CudaError as error:
-            if error.ends_context:
+            if error.ends_context and error.code != UNKNOWN:  # which may be said of a handle
                 raise
             hint = _HINTS.get(error.code, NAMESPACES)
             raise DeviceError(f"the allocation cannot be mapped: {error}; {hint}") from error
