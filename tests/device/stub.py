@@ -38,7 +38,7 @@ def count(batches: str, name: str) -> int:
 
 
 def set_hanging(batches: str, hanging: bool) -> None:
-    """Let nobody return from waiting for a stream, or everybody."""
+    """Let nobody return from the initialization or from waiting for a stream, or everybody."""
     value = ctypes.c_int64.in_dll(ctypes.CDLL(library(batches)), "stub_hanging")
     value.value = hanging
 

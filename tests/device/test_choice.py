@@ -1,6 +1,7 @@
 """Which devices a daemon has, and the binding of the driver where there is none, an old one, or one without GPUs."""
 
 import ctypes
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -43,6 +44,19 @@ def test_cuda_that_is_not_wanted_is_not_looked_for(pool: HostPool) -> None:
     choice = choose_devices(pool, replace(WISHES, cuda="off", library=library("13")))
     assert choice.cuda_off == "the setting cuda is off"
     choice.device.close()
+
+
+@compiled
+def test_a_driver_that_does_not_come_up_does_not_keep_the_daemon_from_starting(
+    pool: HostPool,
+) -> None:
+    set_hanging("13", True)
+    try:
+        choice = choose_devices(pool, replace(WISHES, watchdog_s=0.05, library=library("13")))
+        assert re.search(r"did not initialize the CUDA driver within 0\.05 s", choice.cuda_off)
+        choice.device.close()
+    finally:
+        set_hanging("13", False)
 
 
 @compiled

@@ -54,7 +54,7 @@ typedef struct { uint64_t start, size; } range;
 /* What is there, for the test to look at: mappings, locked pieces, streams and events, contexts. */
 int64_t stub_mapped, stub_locked, stub_made, stub_contexts, stub_batches;
 
-/* While it is not zero, nobody returns from waiting for a stream. */
+/* While it is not zero, nobody returns from the initialization or from waiting for a stream. */
 int64_t stub_hanging;
 
 static range mappings[MOST], locked[MOST];
@@ -105,7 +105,17 @@ static CUresult destroy(void *made)
     return OK;
 }
 
-CUresult cuInit(unsigned int flags) { return flags ? INVALID_VALUE : OK; }
+static void hang(void)
+{
+    while (__atomic_load_n(&stub_hanging, __ATOMIC_SEQ_CST))
+        sched_yield();
+}
+
+CUresult cuInit(unsigned int flags)
+{
+    hang();
+    return flags ? INVALID_VALUE : OK;
+}
 
 CUresult cuGetErrorName(CUresult error, const char **name)
 {
@@ -207,8 +217,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) { return destroy(stream); }
 
 CUresult cuStreamSynchronize(CUstream stream)
 {
-    while (__atomic_load_n(&stub_hanging, __ATOMIC_SEQ_CST))
-        sched_yield();
+    hang();
     return stream ? OK : INVALID_HANDLE;
 }
 

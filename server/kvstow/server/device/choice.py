@@ -1,9 +1,13 @@
 """Which devices a daemon has: host memory always, GPUs if it is to use them and can."""
 
+import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from .base import Device, DeviceError
+from .cuda.beats import Beat
+from .cuda.control import Control
 from .cuda.device import CudaDevice
 from .cuda.libcuda import LIBRARY, LibCuda
 from .devices import Devices, NoCuda
@@ -72,7 +76,7 @@ def _find_cuda(pool: HostPool, wishes: Wishes) -> tuple[CudaDevice | None, str]:
     if wishes.cuda == "off":
         return None, "the setting cuda is off"
     try:
-        driver = LibCuda(wishes.library)
+        driver = _load(wishes.library, wishes.watchdog_s)
     except DeviceError as error:
         if wishes.cuda == "on":
             raise DeviceError(
@@ -81,3 +85,16 @@ def _find_cuda(pool: HostPool, wishes: Wishes) -> tuple[CudaDevice | None, str]:
             ) from error
         return None, str(error)
     return CudaDevice(driver, pool, pinned=wishes.pinned, watchdog_s=wishes.watchdog_s), ""
+
+
+def _load(library: str, limit_s: float) -> LibCuda:
+    """Load the driver on a thread of its own: with a GPU that is broken its first call may never return.
+
+    Raises:
+        DeviceError: it cannot be loaded, or not within `limit_s` seconds.
+    """
+    loader = Control("gpu-loader", Beat(time.monotonic))
+    try:
+        return loader.call("initialize the CUDA driver", partial(LibCuda, library), limit_s)
+    finally:
+        loader.close(0.0)  # if it hangs, it ends with the process
