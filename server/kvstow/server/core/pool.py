@@ -31,8 +31,8 @@ PolicyFactory = Callable[[Identify], EvictionPolicy]
 AGE_BOUNDS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 """Of the ages at which blocks are evicted: less than a minute is a pool far too small, more than a day a large one."""
 
-TIGHTEN_LIMIT = 1 << 13
-"""Loose holds that are given back in one step, which takes about two milliseconds."""
+TIGHTEN_LIMIT = 1 << 11
+"""Loose holds that are given back in one step, which takes a millisecond or two."""
 
 
 @dataclass(slots=True)

@@ -215,20 +215,19 @@ class SlotTable:
         return self.extents[place].uses[position]
 
     def orphan(self, slots: Iterable[int]) -> int:
-        """Held slots leave their index, if they are in one still; they are free once their readers have ended.
+        """Held slots of one index leave it, if they are in it still; they are free once their readers have ended.
 
         Returns:
             How many left.
         """
-        count = 0
-        for slot in slots:
-            owner, key = self.owners[slot], self.keys[slot]
-            if owner is not None and key is not None:
-                owner.evict([key])
-                owner.held_count -= 1
-                self.owners[slot] = self.keys[slot] = None
-                count += 1
-        return count
+        owners, keys = self.owners, self.keys
+        gone = [slot for slot in slots if owners[slot] is not None]
+        if gone and (index := owners[gone[0]]) is not None:
+            index.evict([key for slot in gone if (key := keys[slot]) is not None])
+            index.held_count -= len(gone)
+        for slot in gone:
+            owners[slot] = keys[slot] = None
+        return len(gone)
 
     def clear(self, slots: Sequence[int]) -> None:
         """Slots that are in no policy order and have no hold lose their entry and become free."""
