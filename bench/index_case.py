@@ -26,7 +26,7 @@ STORE_BLOCKS = 256
 HELD_KEYS = 1024
 """Of one lease."""
 
-RESET_LEASES = 64
+RESET_LEASES = 256
 """That a reset finds."""
 
 LARGEST_CALL = Limits().max_keys
