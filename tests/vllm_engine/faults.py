@@ -1,34 +1,49 @@
 """Loads that fail by a plan and copies that take long, through the daemon's debug service."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import grpc
 
-from client.faults import LOAD
+from client.faults import LOAD, STORE
 from kvstow.v1 import debug_pb2, debug_pb2_grpc
+from kvstow.v1.transfer_pb2 import TransferKind
 from support.kvstowd import Kvstowd
 
 _ROUNDS = 50
 _NO_DELAY_S = 1e-6
 
 
-@contextmanager
 def failed_loads(
     daemon: Kvstowd, *, blocks: Sequence[int] = (), every: int = 1
+) -> AbstractContextManager[Callable[[], float]]:
+    """Every so many loads fail; see `failed_copies`."""
+    return failed_copies(daemon, LOAD, blocks, every)
+
+
+def failed_stores(
+    daemon: Kvstowd, *, blocks: Sequence[int] = (), every: int = 1
+) -> AbstractContextManager[Callable[[], float]]:
+    """Every so many stores fail; see `failed_copies`."""
+    return failed_copies(daemon, STORE, blocks, every)
+
+
+@contextmanager
+def failed_copies(
+    daemon: Kvstowd, kind: TransferKind, blocks: Sequence[int], every: int
 ) -> Iterator[Callable[[], float]]:
-    """Every so many loads fail; gives what counts them.
+    """Every so many copies in one direction fail; gives what counts them.
 
     Args:
         daemon: with a debug service.
-        blocks: which of a load's blocks fail; none means all.
-        every: 3 for every third load.
+        blocks: which of a copy's blocks fail; none means all.
+        every: 3 for every third copy.
     """
-    fail = debug_pb2.Fault(kind=LOAD, fail=debug_pb2.FailBlocks(blocks=blocks), count=1)
+    fail = debug_pb2.Fault(kind=kind, fail=debug_pb2.FailBlocks(blocks=blocks), count=1)
     spare = debug_pb2.Fault(
-        kind=LOAD, delay=debug_pb2.DelayCopy(delay_s=_NO_DELAY_S), count=every - 1
+        kind=kind, delay=debug_pb2.DelayCopy(delay_s=_NO_DELAY_S), count=every - 1
     )
-    before = _failed_count(daemon)
+    before = _failed_count(daemon, kind)
     with grpc.insecure_channel(daemon.target) as channel:
         stub = debug_pb2_grpc.DebugServiceStub(channel)
         # The oldest fault that is not used up strikes.
@@ -36,7 +51,7 @@ def failed_loads(
         numbers = [
             stub.AddFault(debug_pb2.AddFaultRequest(fault=fault)).fault_id for fault in plan
         ]
-        yield lambda: _failed_count(daemon) - before
+        yield lambda: _failed_count(daemon, kind) - before
         for number in numbers:
             stub.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=number))
 
@@ -52,5 +67,6 @@ def slow_copies(daemon: Kvstowd, delay_s: float) -> Iterator[None]:
         stub.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=number))
 
 
-def _failed_count(daemon: Kvstowd) -> float:
-    return daemon.metrics().get("kvstow_transfers_total load failed", 0)
+def _failed_count(daemon: Kvstowd, kind: TransferKind) -> float:
+    name = "load" if kind == LOAD else "store"
+    return daemon.metrics().get(f"kvstow_transfers_total {name} failed", 0)
