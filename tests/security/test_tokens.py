@@ -114,6 +114,7 @@ def test_the_place_of_engine_memory_comes_from_the_token_or_from_the_settings(
             f"[[token]]\nname='x'\nrole='engine'\ntenant=\"a\\n\"\nsha256='{HASH}'",
             "tenant has characters that cannot be printed",
         ),
+        (entry("x", "administrator", ""), "number 1: sha256 is that of an empty token"),
         ("\n".join(ENTRIES[:1] * 2), "name engine-a stands there twice"),
         (
             "\n".join([entry("x", "read-only", READER), entry("y", "read-only", READER)]),

@@ -23,6 +23,9 @@ from .watched import CredentialError
 MAX_TOKENS = 256
 """Each call is compared with all of them, so that the time it takes says nothing."""
 
+_OF_NOTHING = hashlib.sha256().hexdigest()
+"""What `sha256sum` says of a file of a token that was never filled; everybody has that token."""
+
 
 class _Entry(BaseModel):
     """One token of the file."""
@@ -43,6 +46,8 @@ class _Entry(BaseModel):
             raise ValueError("only an engine has a tenant and a memory_path")
         if not self.tenant.isprintable():
             raise ValueError("tenant has characters that cannot be printed")
+        if self.sha256.lower() == _OF_NOTHING:
+            raise ValueError("sha256 is that of an empty token, which everybody has")
         return self
 
 
