@@ -6,6 +6,10 @@ import sys
 import structlog
 from structlog.typing import Processor
 
+_GRPC_LOGGER = "grpc._cython.cygrpc"
+_QUOTES_METADATA = "Invalid encoding on"
+"""How gRPC begins to tell, of each call, what metadata it has that are no UTF-8: a token, say, and from anybody."""
+
 
 def set_up_logging(log_format: str, log_level: str) -> None:
     """One line per event on stderr, from structlog and from libraries alike."""
@@ -17,7 +21,11 @@ def set_up_logging(log_format: str, log_level: str) -> None:
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(),
+            # The default is another where rich is installed: it shows the variables, and what tokens they hold.
+            exception_formatter=structlog.dev.plain_traceback,
+        )
     )
     tail = [structlog.processors.format_exc_info] if as_json else []
     formatter = structlog.stdlib.ProcessorFormatter(
@@ -27,6 +35,7 @@ def set_up_logging(log_format: str, log_level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=log_level.upper())
+    logging.getLogger(_GRPC_LOGGER).addFilter(_quotes_no_metadata)
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -37,3 +46,7 @@ def set_up_logging(log_format: str, log_level: str) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def _quotes_no_metadata(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(_QUOTES_METADATA)
