@@ -1,8 +1,8 @@
 """An engine as a process of its own, for tests that kill it: `python -m vllm_engine.serve MODEL TARGET`.
 
-Says "ready", then reads a line of JSON for each batch of prompts and writes one with the answers; an empty batch has
-it forget its own cache. Whether vLLM's engine
-runs in yet another process is for VLLM_ENABLE_V1_MULTIPROCESSING to say.
+Says "ready", then reads a line of JSON for each batch of prompts and writes one with the answers; or it is told to forget
+its own cache, or to reset the space, too. Whether vLLM's engine runs in yet another process is for
+VLLM_ENABLE_V1_MULTIPROCESSING to say.
 """
 
 import dataclasses
@@ -52,18 +52,21 @@ class EngineProcess:
 
     def forget(self) -> None:
         """Empty the engine's own prefix cache, and only that."""
-        self._ask({"prompts": []})
+        self._ask({"forget": True})
+
+    def reset(self) -> bool:
+        """Empty the engine's prefix cache and the space at the daemon."""
+        return bool(self._ask({"reset": True}))
 
     def kill(self) -> None:
         """Take it away at once, with all processes that it started."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()
 
-    def _ask(self, what: dict[str, object]) -> list[dict[str, Any]]:
+    def _ask(self, what: dict[str, object]) -> Any:
         assert self._process.stdin is not None
         print(json.dumps(what), file=self._process.stdin, flush=True)
-        answers: list[dict[str, Any]] = self._read()
-        return answers
+        return self._read()
 
     def _read(self) -> Any:
         assert self._process.stdout is not None
@@ -91,12 +94,18 @@ def main() -> None:
     engine = Engine(Path(model), connector(target, **PATIENT), **json.loads(arguments))
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
-        asked = json.loads(line)
-        if not asked["prompts"]:
-            engine.forget()
-        found = engine.run(*asked["prompts"], generate=asked.get("generate", 0))
-        print(json.dumps([dataclasses.asdict(each) for each in found]), file=answers, flush=True)
+        print(json.dumps(_answer(engine, json.loads(line))), file=answers, flush=True)
     engine.close()
+
+
+def _answer(engine: Engine, asked: dict[str, Any]) -> object:
+    if "reset" in asked:
+        return engine.reset()
+    if "forget" in asked:
+        engine.forget()
+        return True
+    found = engine.run(*asked["prompts"], generate=asked["generate"])
+    return [dataclasses.asdict(each) for each in found]
 
 
 if __name__ == "__main__":
