@@ -89,6 +89,8 @@ def test_a_held_copy_has_started_and_goes_on_when_released(world: World) -> None
     assert owner.ends == []
     assert world.stored() == [False] * 4
     assert world.device.queue_depth(Direction.STORE) == 1
+    (health,) = [each for each in world.device.health() if each.device == world.region.device]
+    assert health.queue_depths == {Direction.STORE: 1, Direction.LOAD: 0}
 
     assert world.device.release(rule) == 1
     end = owner.wait_end()

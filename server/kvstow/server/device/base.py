@@ -67,6 +67,11 @@ class Region(Protocol):
     """Opened engine memory; closing is the device's business and happens after its last copy."""
 
     @property
+    def device(self) -> str:
+        """Which device it is of: `HOST`, or the UUID of the GPU."""
+        ...
+
+    @property
     def size_bytes(self) -> int:
         """Length of the region."""
         ...

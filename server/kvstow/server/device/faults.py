@@ -11,7 +11,8 @@ Owners are called from the inner device's threads, or, when it has closed, from 
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NewType, TypeAlias
 
@@ -183,8 +184,9 @@ class FaultyDevice:
         self._inner.close_fence(fence)
 
     def health(self) -> Sequence[DeviceHealth]:
-        """See `Device.health`; a held copy is no fault of the device."""
-        return self._inner.health()
+        """See `Device.health`; a held copy is no fault of the device, but in its queue."""
+        held = Counter((each.copy.regions[0].device, each.copy.direction) for each in self.held())
+        return [_with_held(found, held) for found in self._inner.health()]
 
     def close(self) -> None:
         """See `Device.close`; what is held ends as failed."""
@@ -249,3 +251,12 @@ class FaultyDevice:
     def _go_on(self, released: Sequence[HeldCopy]) -> None:
         for held in released:
             self._inner.submit(held.copy)
+
+
+def _with_held(health: DeviceHealth, held: Mapping[tuple[str, Direction], int]) -> DeviceHealth:
+    """How a device fares, where so many copies of each device and direction are held before it."""
+    depths = {
+        direction: depth + held.get((health.device, direction), 0)
+        for direction, depth in health.queue_depths.items()
+    }
+    return replace(health, queue_depths=depths)

@@ -53,6 +53,11 @@ class HostRegion:
     size_bytes: int
     origin: Origin
 
+    @property
+    def device(self) -> str:
+        """See `Region.device`."""
+        return HOST
+
 
 class HostDevice:
     """Copies between the host pool and files in shared memory. Any thread may call any method.
