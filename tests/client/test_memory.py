@@ -1,6 +1,5 @@
 """Engine memory: whose it is, and what is left of it."""
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -9,19 +8,17 @@ import pytest
 
 from kvstow.client import EngineMemory
 from kvstow.client.memory import DIRECTORY
+from support.processes import running_process
 
 
 def test_the_files_of_a_killed_engine_are_gone_with_the_next_one() -> None:
     program = "import time; from kvstow.client import EngineMemory as M; m = M(4096); print(m.path, flush=True); time.sleep(600)"
-    with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True
-    ) as process:
+    with running_process([sys.executable, "-c", program]) as process:
         assert process.stdout is not None
         path = Path(process.stdout.readline().strip())
         assert path.stat().st_mode & 0o777 == 0o600
         with EngineMemory(4096):
             assert path.exists()  # its process lives
-        process.kill()
     with EngineMemory(4096) as memory:
         assert not path.exists()
         assert memory.path.parent == DIRECTORY

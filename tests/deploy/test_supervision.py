@@ -182,11 +182,8 @@ def test_the_health_check_of_containers_needs_no_token(directory: Path) -> None:
     tokens = directory / "tokens.toml"
     hashed = hashlib.sha256(b"secret").hexdigest()
     tokens.write_text(f'[[token]]\nname = "t"\nrole = "administrator"\nsha256 = "{hashed}"\n')
-    daemon = Kvstowd(directory, tokens=tokens)
-    daemon.wait_line("ready")
-    wait_for(lambda: check_health(directory) == (0, "SERVING\n"), "health")
-    daemon.terminate()
-    assert daemon.wait_exit() == 0
+    with running_kvstowd(directory, tokens=tokens):
+        assert check_health(directory) == (0, "SERVING\n")
 
 
 def test_a_probe_port_that_is_taken_is_one_line(directory: Path) -> None:

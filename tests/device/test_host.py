@@ -25,6 +25,7 @@ from kvstow.server.device.handles import SharedMemoryHandle
 from kvstow.server.device.host import GONE, HostDevice
 from kvstow.server.device.kernel import LIBRARY, NativeKernel
 from kvstow.server.device.pool import HostPool
+from support.processes import running_process
 from support.waiting import wait_for
 
 PAGE = 4096
@@ -80,9 +81,7 @@ print(np.array_equal(view, before), flush=True)
 
 
 def test_an_engine_in_another_process_gets_its_bytes_back(host_rig: Rig) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", ENGINE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as engine:
+    with running_process([sys.executable, "-c", ENGINE], stdin=subprocess.PIPE) as engine:
         assert engine.stdin is not None
         assert engine.stdout is not None
         path = engine.stdout.readline().strip()

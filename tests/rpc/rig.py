@@ -130,15 +130,17 @@ def served(
         port = server.start()
         if ready:
             daemon.set_ready()
-        with grpc.insecure_channel(f"unix:{socket}") as bare:
-            channel = showing(bare, token) if token else bare
-            yield Served(
-                daemon, server, faults, socket, channel, observed, bugs, port, Path(directory)
-            )
-        daemon.check()
-        daemon.close()
-        server.stop(0)
-        pool.close()
+        try:
+            with grpc.insecure_channel(f"unix:{socket}") as bare:
+                channel = showing(bare, token) if token else bare
+                yield Served(
+                    daemon, server, faults, socket, channel, observed, bugs, port, Path(directory)
+                )
+            daemon.check()
+        finally:
+            daemon.close()
+            server.stop(0)
+            pool.close()
         assert daemon.health.bug_count == 0
 
 

@@ -1,7 +1,6 @@
 """Calls as an engine makes them, over a real socket: streams, waits, threads, bytes."""
 
 import signal
-import subprocess
 import sys
 import threading
 
@@ -9,6 +8,7 @@ import grpc
 
 from kvstow.v1 import admin_pb2, cache_pb2, cache_pb2_grpc, debug_pb2, transfer_pb2
 from rpc.rig import PATIENCE_S, Engine, Served, config, metadata, served
+from support.processes import running_process
 from support.waiting import wait_for
 
 DONE = transfer_pb2.TRANSFER_STATE_DONE
@@ -68,13 +68,12 @@ def test_the_daemon_sees_a_client_stop() -> None:
     with served() as daemon:
         target, session_id = f"unix:{daemon.socket}", str(Engine(daemon).session_id)
         command = [sys.executable, "-c", FROZEN, target, session_id]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+        with running_process(command) as client:
             assert client.stdout is not None
             assert client.stdout.readline() == "watching\n"
             client.send_signal(signal.SIGSTOP)
             assert streaming(daemon) == [True]
             wait_for(lambda: streaming(daemon) == [False], "the end of the stream")
-            client.kill()
 
 
 def test_events_come_without_other_traffic_and_resume_where_the_reader_was() -> None:

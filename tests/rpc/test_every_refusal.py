@@ -1,7 +1,6 @@
 """Every documented refusal of every call comes over a real socket, and changes nothing."""
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from kvstow.server.rpc.status import CODES
 from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2
 from rpc.refusals import ADMIN, CACHE, CASES, NAMING_A_SESSION
 from rpc.rig import PATIENCE_S, Engine, Served, identity, refused, served
+from support.processes import running_process
 
 PROTOS = Path(__file__).parents[2] / "proto/kvstow/v1"
 RPC = re.compile(r"((?:^  //.*\n)+)  rpc (\w+)\(", re.MULTILINE)
@@ -153,7 +153,7 @@ def test_a_stream_says_that_the_daemon_shuts_down() -> None:
 
 
 def test_a_stream_says_that_its_session_has_ended() -> None:
-    with served() as daemon, subprocess.Popen(["sleep", "3600"]) as process:
+    with served() as daemon, running_process(["sleep", "3600"]) as process:
         request = cache_pb2.OpenSessionRequest(identity=identity(), process=named(process.pid))
         session_id = daemon.cache.OpenSession(request).session_id
         stream = daemon.cache.Watch(cache_pb2.WatchRequest(session_id=session_id))

@@ -1,10 +1,8 @@
 """Two daemons never share a socket, and one that was killed never stands in the way."""
 
 import os
-import signal
 import socket
 import stat
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kvstow.server.rpc.unix_socket import SocketError, SocketPath, private_files
+from support.processes import running_process
 from support.users import without_privileges
 
 HOLDER = """
@@ -59,12 +58,12 @@ def test_a_refused_claim_leaves_the_holder_alone(path: Path) -> None:
 
 def test_a_killed_holder_does_not_stand_in_the_way(path: Path) -> None:
     command = [sys.executable, "-c", HOLDER, str(path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+    with running_process(command) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "claimed\n"
         with pytest.raises(SocketError, match=f"is served by process {holder.pid}$"):
             SocketPath(path).claim()
-        holder.send_signal(signal.SIGKILL)
+        holder.kill()
         holder.wait()
     heir = SocketPath(path)
     heir.claim()

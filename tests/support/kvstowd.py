@@ -1,5 +1,6 @@
 """kvstowd as a process of its own, reached over its socket."""
 
+import atexit
 import json
 import os
 import signal
@@ -66,11 +67,14 @@ class Kvstowd:
         self.output: list[str] = []
         self.process = subprocess.Popen(
             [*COMMAND, *flags({"socket": self.socket, **SMALL, **settings})],
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             env=environment(),
         )
-        self._reader = threading.Thread(target=self._read)
+        # A test that fails may leave it to itself: it must not keep the run of the tests from ending.
+        atexit.register(self.process.kill)
+        self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def wait_line(self, event: str) -> dict[str, Any]:
