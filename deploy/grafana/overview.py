@@ -1,7 +1,7 @@
 """Is it helping?"""
 
 from .parts import Chart, Dashboard, Figure, Listing, Query, Row, Unit
-from .promql import quantile, rate, rise, series, total
+from .promql import quantile, rate, ratio, rise, series, total
 
 _HITS = 'result="hit"'
 _LOADS = 'direction="load"'
@@ -21,8 +21,10 @@ DASHBOARD = Dashboard(
                     "the prompts have in common. Near zero with lookups: compare the identities of the engines "
                     "(`kvstow spaces`); they share only where all of it is equal.",
                     Query(
-                        f"{total(rise('kvstow_lookup_blocks_total', _HITS))} / "
-                        f"{total(rise('kvstow_lookup_blocks_total'))}",
+                        ratio(
+                            total(rise("kvstow_lookup_blocks_total", _HITS)),
+                            total(rise("kvstow_lookup_blocks_total")),
+                        ),
                         "hit ratio",
                     ),
                 ),
@@ -37,7 +39,7 @@ DASHBOARD = Dashboard(
                     Unit.COUNT,
                     "Daemons that take work. Red: none does. Look at the start log: the host pool may still be in "
                     "preparation, or the daemon drains.",
-                    Query(total(series("kvstow_ready")), "ready"),
+                    Query(f"{total(series('kvstow_ready'))} or vector(0)", "ready"),
                     bad_below=1,
                 ),
                 Figure(
@@ -60,8 +62,12 @@ DASHBOARD = Dashboard(
                     "filling anew; a slow fall with rising evictions says that memory is short: see the memory dashboard.",
                     (
                         Query(
-                            f"{total(rate('kvstow_lookup_blocks_total', _HITS), 'tenant', 'model')} / "
-                            f"{total(rate('kvstow_lookup_blocks_total'), 'tenant', 'model')}",
+                            ratio(
+                                total(
+                                    rate("kvstow_lookup_blocks_total", _HITS), "tenant", "model"
+                                ),
+                                total(rate("kvstow_lookup_blocks_total"), "tenant", "model"),
+                            ),
                             "{{tenant}} {{model}}",
                         ),
                     ),
@@ -89,8 +95,10 @@ DASHBOARD = Dashboard(
                     "it (see copies in flight), blocks are small, or the pool lies on another NUMA node.",
                     (
                         Query(
-                            f"{total(rate('kvstow_copy_bytes_sum'), 'direction')} / "
-                            f"{total(rate('kvstow_copy_duration_seconds_sum'), 'direction')}",
+                            ratio(
+                                total(rate("kvstow_copy_bytes_sum"), "direction"),
+                                total(rate("kvstow_copy_duration_seconds_sum"), "direction"),
+                            ),
                             "{{direction}}",
                         ),
                     ),

@@ -33,6 +33,11 @@ def largest(expression: str, *labels: str) -> str:
     return f"max by ({', '.join(labels)}) ({expression})"
 
 
+def ratio(part: str, whole: str) -> str:
+    """A part of a whole; nothing while there is no whole."""
+    return f"{part} / ({whole} > 0)"
+
+
 def quantile(share: float, histogram: str, *labels: str, matchers: tuple[str, ...] = ()) -> str:
     """A quantile of a histogram, estimated from its buckets."""
     buckets = total(rate(f"{histogram}_bucket", *matchers), "le", *labels)

@@ -1,7 +1,7 @@
 """What is being copied, how that ends, and what resets left behind."""
 
 from .parts import Chart, Dashboard, Figure, Query, Row, Unit
-from .promql import largest, quantile, rate, recent, series, total
+from .promql import largest, quantile, rate, ratio, recent, series, total
 
 DASHBOARD = Dashboard(
     "transfers",
@@ -107,8 +107,10 @@ DASHBOARD = Dashboard(
                     "best.",
                     (
                         Query(
-                            f"{total(rate('kvstow_copy_bytes_sum'), 'direction')} / "
-                            f"{total(rate('kvstow_copy_bytes_count'), 'direction')}",
+                            ratio(
+                                total(rate("kvstow_copy_bytes_sum"), "direction"),
+                                total(rate("kvstow_copy_bytes_count"), "direction"),
+                            ),
                             "{{direction}}",
                         ),
                     ),

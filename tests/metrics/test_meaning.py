@@ -130,3 +130,18 @@ def test_refusals_exist_before_they_happen_and_are_counted_by_reason(daemon: Kvs
     assert before["kvstow_refusals_total DUPLICATE_KEY"] == 0
     assert after["kvstow_refusals_total DUPLICATE_KEY"] == 1
     assert after["kvstow_refusals_total STALE_GENERATION"] == 0
+
+
+def test_callers_that_are_turned_away_are_counted_from_zero(directory: Path) -> None:
+    tokens = directory / "tokens"
+    tokens.write_text(f'[[token]]\nname = "a"\nrole = "read-only"\nsha256 = "{"0" * 64}"\n')
+    tokens.chmod(0o600)
+    series = "kvstow_callers_refused_total"
+    with running_kvstowd(directory, tokens=tokens) as daemon, Client(daemon.target) as client:
+        before = daemon.metrics()
+        with pytest.raises(Refused, match="UNAUTHENTICATED"):
+            client.server_info()
+        after = daemon.metrics()
+    assert before[f"{series} UNAUTHENTICATED"] == before[f"{series} PERMISSION_DENIED"] == 0
+    assert after[f"{series} UNAUTHENTICATED"] == 1
+    assert after[f"{series} PERMISSION_DENIED"] == 0

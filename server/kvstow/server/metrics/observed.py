@@ -2,6 +2,7 @@
 
 from prometheus_client import (
     CollectorRegistry,
+    Counter,
     Histogram,
     ProcessCollector,
     disable_created_metrics,
@@ -15,6 +16,7 @@ from .families import service, transfers
 from .family import Family
 
 _SECONDS = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 60)
+_NOT_FOR_THEM = ("UNAUTHENTICATED", "PERMISSION_DENIED")
 _BYTES = tuple(float(1 << shift) for shift in range(14, 37, 2))
 
 
@@ -31,10 +33,17 @@ class Metrics:
         self._copy_bytes = self._histogram(transfers.COPY_BYTES, _BYTES)
         self._copy_seconds = self._histogram(transfers.COPY_DURATION, _SECONDS)
         self._rpc_seconds = self._histogram(service.RPC_DURATION, _SECONDS)
+        refused = service.CALLERS_REFUSED
+        self._callers_refused = Counter(
+            refused.name, refused.meaning, refused.label_names, registry=self.registry
+        )
         ProcessCollector(registry=self.registry)
-        for direction in Direction:  # series that exist before their first event can be alerted on
+        # Series that exist before their first event can be alerted on.
+        for direction in Direction:
             self._copy_bytes.labels(direction.value)
             self._copy_seconds.labels(direction.value)
+        for code in _NOT_FOR_THEM:
+            self._callers_refused.labels(code)
 
     def copied(self, direction: Direction, size_bytes: int, seconds: float) -> None:
         """See `Meters.copied`."""
@@ -50,6 +59,8 @@ class Metrics:
             seconds: how long it took.
         """
         self._rpc_seconds.labels(method.rpartition("/")[2], code).observe(seconds)
+        if code in _NOT_FOR_THEM:
+            self._callers_refused.labels(code).inc()
 
     def watch(self, daemon: Daemon) -> None:
         """Show this daemon from now on."""

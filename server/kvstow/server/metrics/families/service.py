@@ -43,6 +43,14 @@ RPC_DURATION = Family(
         ("code", "canonical gRPC codes that they ended with"),
     ),
 )
+CALLERS_REFUSED = Family(
+    "kvstow_callers_refused_total",
+    Kind.COUNTER,
+    "calls",
+    "Calls that were turned away for who made them: `UNAUTHENTICATED` without a token or with a wrong one, "
+    "`PERMISSION_DENIED` for what the caller's role may not do.",
+    (("code", "`UNAUTHENTICATED`, `PERMISSION_DENIED`"),),
+)
 LOCK_ACQUISITIONS = Family(
     "kvstow_lock_acquisitions_total",
     Kind.COUNTER,
@@ -68,6 +76,7 @@ ALL = (
     INTERNAL_ERRORS,
     REFUSALS,
     RPC_DURATION,
+    CALLERS_REFUSED,
     LOCK_ACQUISITIONS,
     LOCK_HELD,
     LOCK_HELD_MAX,
