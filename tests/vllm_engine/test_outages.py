@@ -13,7 +13,7 @@ from support.kvstowd import Kvstowd, running_kvstowd
 from support.waiting import DEADLINE_S, wait_for
 from vllm_engine.books import open_books
 from vllm_engine.engine import OpenEngine, connector, prompt, running_engine
-from vllm_engine.tiny import tiny_llama
+from vllm_engine.tiny import BLOCK_TOKENS, tiny_llama
 
 PROMPTS = [prompt(seed % 10, 100 + 10 * (seed % 10)) for seed in range(20)]
 GENERATE = 12
@@ -149,6 +149,24 @@ def test_a_reset_that_the_daemon_did_not_hear(
         assert engine.run(PROMPTS[0], generate=GENERATE)[0].cached_count == 0
         assert books.counters().loaded_count == loaded
         comes_back(engine, daemon, expected)
+
+
+def test_takes_few_keys_in_one_call(
+    engine: OpenEngine, place: Path, expected: list[tuple[int, ...]]
+) -> None:
+    """Prompts are stored, found and loaded in full all the same."""
+    with (
+        running_kvstowd(place, **{**SETTINGS, "max_keys": 2}) as daemon,
+        open_books(daemon.target) as books,
+    ):
+        comes_back(engine, daemon, expected)
+        warm = engine.run(*PROMPTS, generate=GENERATE)
+        assert [answer.tokens for answer in warm] == expected
+        assert [answer.cached_count for answer in warm] == [
+            (len(tokens) - 1) // BLOCK_TOKENS * BLOCK_TOKENS for tokens in PROMPTS
+        ]
+        engine.forget()
+        books.wait_quiet()
 
 
 def test_too_small_for_all(
