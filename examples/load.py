@@ -172,7 +172,7 @@ def _parse_options() -> argparse.Namespace:
         "--documents", type=int, default=64, help="of 2 MiB each; default: %(default)s"
     )
     parser.add_argument(
-        "--pause", type=float, default=0.02, help="seconds between requests; default: %(default)g"
+        "--pause", type=float, default=0.01, help="seconds between requests; default: %(default)g"
     )
     parser.add_argument(
         "--seed", type=int, default=1, help="of the requests; default: %(default)s"
