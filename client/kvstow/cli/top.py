@@ -47,15 +47,13 @@ def look(client: Client) -> Look:
         Refused, Unreachable: it does not say.
     """
     administration = client.administration
-    return Look(
-        at=time.monotonic(),
-        info=client.server_info(),
-        spaces={space.space_id: space for space in administration.spaces()},
-        session_count=len(administration.sessions()),
-        oldest=administration.transfers(limit=1),
-        overdue_count=administration.transfers(limit=1, overdue_only=True).total_count,
-        stats=administration.stats(),
-    )
+    info, session_count = client.server_info(), len(administration.sessions())
+    oldest = administration.transfers(limit=1)
+    overdue = administration.transfers(limit=1, overdue_only=True)
+    at = time.monotonic()  # rates are those of what is counted, which comes right behind
+    spaces = {space.space_id: space for space in administration.spaces()}
+    stats = administration.stats()
+    return Look(at, info, spaces, session_count, oldest, overdue.total_count, stats)
 
 
 @dataclass(frozen=True, slots=True)

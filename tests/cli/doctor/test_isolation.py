@@ -1,14 +1,15 @@
-"""What is said of namespaces and GPUs, on machines that are described."""
+"""What is said of namespaces, GPUs and transfers, on machines that are described."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli.doctor.scenes import DAEMON, SHARED, machine, scene
 from cli.doctor.test_memory import FAILURE, OK, WARNING, assert_found
-from kvstow.cli.doctor import devices, isolation
+from kvstow.cli.doctor import devices, isolation, reach
 from kvstow.cli.doctor.findings import Level
-from kvstow.v1 import cache_pb2
+from kvstow.v1 import admin_pb2, cache_pb2
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
 GPU = "/proc/driver/nvidia/gpus/0000:01:00.0/information"
@@ -102,3 +103,12 @@ def test_a_gpu_that_is_divided_is_not_compared(tmp_path: Path) -> None:
     found = machine(tmp_path, {GPU: INFORMATION, "/dev/nvidia3": "", instance: ""})
     theirs = [cache_pb2.Gpu(uuid="an-instance")]
     assert_found(devices.check_gpus(scene(found, gpus=theirs)), OK, "0 on this side, 1 in the")
+
+
+def test_transfers_of_others_are_counted_and_not_shown(tmp_path: Path) -> None:
+    found = scene(machine(tmp_path, {}))
+    assert found.answer is not None
+    others = replace(found.answer, overdue=admin_pb2.ListTransfersResponse(total_count=2))
+    finding = reach.check_transfers(replace(found, answer=others))
+    assert finding is not None
+    assert (finding.level, finding.found) == (FAILURE, "2 are past their deadline")

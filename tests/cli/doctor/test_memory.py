@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.doctor.scenes import DAEMON, GIB, LIMITS, MEMORY, machine, scene
+from cli.doctor.scenes import DAEMON, GIB, LIMITS, MEMORY, SHARED, machine, scene
 from kvstow.cli.doctor import kernel, memory
 from kvstow.cli.doctor.findings import Finding, Level
 from kvstow.v1 import cache_pb2
@@ -14,7 +14,8 @@ GROUP = f"/proc/{DAEMON}/cgroup"
 V2 = "/sys/fs/cgroup/pod/daemon"
 V1 = "/sys/fs/cgroup/memory/pod"
 THP = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-ONLINE = "/sys/devices/system/node/online"
+NODES_WITH_MEMORY = "/sys/devices/system/node/has_memory"
+CGROUP2 = "31 24 0:28 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n"
 SMAPS = (
     "00400000-00401000 r-xp 00000000 08:01 12   /usr/bin/python3\nShmemPmdMapped:  4096 kB\n"
     "7f0000000000-7f0200000000 rw-s 00000000 00:01 383   /memfd:kvstow-pool (deleted)\n"
@@ -28,6 +29,7 @@ def version_2(limit: str, used: int = 9 * GIB, cache: int = 0) -> dict[str, str]
     """A control group of version 2 below one that has no limit."""
     return {
         "/proc/meminfo": MEMORY,
+        "/proc/self/mountinfo": SHARED + CGROUP2,
         GROUP: "0::/pod/daemon\n",
         "/sys/fs/cgroup/pod/memory.max": "max\n",
         "/sys/fs/cgroup/pod/memory.current": "1\n",
@@ -38,9 +40,13 @@ def version_2(limit: str, used: int = 9 * GIB, cache: int = 0) -> dict[str, str]
 
 
 def version_1(limit: int) -> dict[str, str]:
-    """A control group of version 1 whose path is not the one that is mounted here, as in a container."""
+    """A control group of version 1 that is mounted at the place of all, as in a container."""
     return {
         "/proc/meminfo": MEMORY,
+        "/proc/self/mountinfo": (
+            "31 24 0:28 / /sys/fs/cgroup ro - tmpfs tmpfs ro\n"
+            "32 31 0:29 /docker/abc /sys/fs/cgroup/memory ro,nosuid - cgroup cgroup rw,memory\n"
+        ),
         GROUP: "5:cpu:/docker/abc\n4:memory:/docker/abc\n0::/\n",
         "/sys/fs/cgroup/memory/memory.limit_in_bytes": f"{limit}\n",
         "/sys/fs/cgroup/memory/memory.usage_in_bytes": f"{9 * GIB}\n",
@@ -81,7 +87,24 @@ def test_a_limit_is_held_against_the_pool(
 
 def test_a_group_without_a_limit_has_none(tmp_path: Path) -> None:
     found = machine(tmp_path, version_1(9223372036854771712))
-    assert list(kernel.group_limits(found, str(DAEMON))) == []
+    assert kernel.group_limits(found, str(DAEMON)) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "theirs"),
+    [
+        (version_2(str(6 * GIB)), "0::/../daemon.scope\n"),  # a sibling, seen from a namespace
+        (version_2(str(6 * GIB)), "0::/..\n"),
+        (version_2(str(6 * GIB)) | {"/proc/self/mountinfo": SHARED}, "0::/pod/daemon\n"),
+        (version_1(6 * GIB), "4:memory:/docker/other\n0::/\n"),
+    ],
+)
+def test_the_limit_of_this_side_is_not_taken_for_the_daemons(
+    tmp_path: Path, files: dict[str, str], theirs: str
+) -> None:
+    here = {"/sys/fs/cgroup/memory.max": f"{6 * GIB}\n", "/sys/fs/cgroup/memory.current": "1\n"}
+    apart = scene(machine(tmp_path, files | here | {GROUP: theirs}))
+    assert_found(memory.check_memory(apart), WARNING, "64.0 GiB (MemTotal", "cannot be seen")
 
 
 @pytest.mark.parametrize(("wanted", "level"), [(5, OK), (7, FAILURE)])
@@ -92,6 +115,20 @@ def test_before_the_start_what_is_in_use_counts_unless_it_can_be_dropped(
     files["/proc/self/cgroup"] = files.pop(GROUP)
     planned = scene(machine(tmp_path, files), pid=None, answers=False, wanted_bytes=wanted * GIB)
     assert_found(memory.check_memory(planned), level, "of which 10.0 GiB are in use")
+
+
+@pytest.mark.parametrize(("wanted", "level"), [(3, OK), (5, FAILURE)])
+def test_before_the_start_what_others_use_of_the_machine_counts(
+    tmp_path: Path, wanted: int, level: Level
+) -> None:
+    files = {"/proc/meminfo": f"{MEMORY}MemAvailable:    4194304 kB\n"}
+    planned = scene(machine(tmp_path, files), pid=None, answers=False, wanted_bytes=wanted * GIB)
+    assert_found(memory.check_memory(planned), level, "of which 60.0 GiB are in use (MemTotal")
+
+
+def test_once_there_the_pool_is_what_is_in_use(tmp_path: Path) -> None:
+    files = {"/proc/meminfo": f"{MEMORY}MemAvailable:    4194304 kB\n"}
+    assert_found(memory.check_memory(scene(machine(tmp_path, files))), OK, "under 64.0 GiB")
 
 
 def test_nothing_is_said_of_a_process_that_cannot_be_seen(tmp_path: Path) -> None:
@@ -142,6 +179,15 @@ def test_huge_pages_are_allowed_for_shared_memory(
     assert_found(memory.check_huge_pages(found), level, phrase)
 
 
+def test_a_pool_in_huge_pages_needs_no_others(tmp_path: Path) -> None:
+    files = {
+        THP: "always within_size advise [never] deny force",
+        f"/proc/{DAEMON}/smaps": SMAPS.replace("4194304 kB", "8388608 kB"),
+    }
+    found = scene(machine(tmp_path, files))
+    assert_found(memory.check_huge_pages(found), OK, "the pool lies in some")
+
+
 def test_nothing_is_said_of_what_the_kernel_does_not_know(tmp_path: Path) -> None:
     bare = scene(machine(tmp_path, {}))
     assert memory.check_huge_pages(bare) is None
@@ -161,7 +207,8 @@ def test_numa_nodes_share_the_pool(
     tmp_path: Path, nodes: str, counts: tuple[int, int], level: Level, phrase: str
 ) -> None:
     files = {
-        ONLINE: nodes,
+        "/sys/devices/system/node/online": "0-3",  # some without memory, as of CPUs or GPUs alone
+        NODES_WITH_MEMORY: nodes,
         f"/proc/{DAEMON}/smaps": SMAPS,
         f"/proc/{DAEMON}/numa_maps": NODES.format(*counts),
     }
@@ -169,7 +216,7 @@ def test_numa_nodes_share_the_pool(
 
 
 def test_where_a_pool_lies_may_be_out_of_sight(tmp_path: Path) -> None:
-    found = scene(machine(tmp_path, {ONLINE: "0-3,8"}))
+    found = scene(machine(tmp_path, {NODES_WITH_MEMORY: "0-3,8"}))
     assert_found(memory.check_numa(found), OK, "5 nodes; where the pool lies cannot be seen")
 
 

@@ -5,7 +5,7 @@ versions, numa(7) for `numa_maps`.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -20,11 +20,11 @@ _HUGE = re.compile(r"(?:ShmemPmdMapped|Shared_Hugetlb|Private_Hugetlb):\s+(\d+) 
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLimit:
-    """The memory limit of a control group.
+class MemoryLimit:
+    """The memory limit of a control group, or of the whole machine.
 
     Args:
-        place: the file that sets it.
+        place: the file that says it.
         limit_bytes: the limit.
         used_bytes: what is in use there and cannot be dropped.
     """
@@ -49,6 +49,34 @@ class PoolMapping:
     huge_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Hierarchy:
+    """Control groups of one version: where they are mounted, and the files of limit, usage and droppable memory."""
+
+    place: PurePosixPath
+    file_system: str
+    files: tuple[str, str, str]
+
+
+_V1 = _Hierarchy(
+    PurePosixPath("/sys/fs/cgroup/memory"),
+    "cgroup",
+    ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
+_V2 = _Hierarchy(
+    PurePosixPath("/sys/fs/cgroup"), "cgroup2", ("memory.max", "memory.current", "inactive_file")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """A mount: its device, the directory in it that is mounted, and the type of its file system."""
+
+    device: str
+    root: PurePosixPath
+    file_system: str
+
+
 def memory_bytes(machine: Machine, field: str) -> int | None:
     """A field of `/proc/meminfo`, in bytes; a count if it has no unit."""
     text = machine.text("/proc/meminfo") or ""
@@ -65,45 +93,71 @@ def process_limit(machine: Machine, process: str, name: str) -> int | None:
     return UNLIMITED if found[1] == "unlimited" else int(found[1])
 
 
-def group_limits(machine: Machine, process: str) -> Iterator[GroupLimit]:
-    """The memory limits of the control groups that a process is in, and of their parents."""
+def group_limits(machine: Machine, process: str) -> Sequence[MemoryLimit] | None:
+    """The memory limits of the control groups that a process is in, and of their parents.
+
+    None if they cannot be seen: a container sees its own group and those below, so those of a process in another container
+    lie elsewhere (cgroup_namespaces(7)), and what is mounted here must not be taken for them.
+    """
+    memberships = dict(_memberships(machine, process))
+    if not memberships:
+        return ()
+    hierarchy = (
+        _V1 if _V1 in memberships else _V2
+    )  # where both are mounted, version 1 has the memory
+    mounted = _mount(machine, "self", hierarchy.place)
+    if mounted is None or mounted.file_system != hierarchy.file_system:
+        return None
+    path = PurePosixPath(memberships[hierarchy])
+    if not path.is_relative_to(mounted.root):
+        return None
+    inside = path.relative_to(mounted.root)
+    if ".." in inside.parts:
+        return None
+    group = hierarchy.place / inside
+    places = [each for each in (group, *group.parents) if each.is_relative_to(hierarchy.place)]
+    found = (_group_limit(machine, each, *hierarchy.files) for each in places)
+    return [limit for limit in found if limit is not None]
+
+
+def _memberships(machine: Machine, process: str) -> Iterator[tuple[_Hierarchy, str]]:
+    """The hierarchies that may limit memory, each with the path of the process's group in it."""
     for line in (machine.text(f"/proc/{process}/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            base, files = "/sys/fs/cgroup", ("memory.max", "memory.current", "inactive_file")
+            yield _V2, path
         elif "memory" in controllers.split(","):
-            base = "/sys/fs/cgroup/memory"
-            files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        else:
-            continue
-        # In a container the path may be the host's: then only the root is there, the container's own group.
-        group = PurePosixPath(base, path.lstrip("/"))
-        for place in (group, *group.parents):
-            if place.is_relative_to(base):
-                yield from _group_limit(machine, place, *files)
+            yield _V1, path
 
 
 def _group_limit(
     machine: Machine, place: PurePosixPath, limit_name: str, usage_name: str, cache_name: str
-) -> Iterator[GroupLimit]:
+) -> MemoryLimit | None:
     limit = machine.number(f"{place}/{limit_name}")
     usage = machine.number(f"{place}/{usage_name}")
     if limit is None or usage is None or limit >= UNLIMITED:
-        return
+        return None
     stat = machine.text(f"{place}/memory.stat") or ""
     droppable = re.search(rf"^{cache_name} (\d+)$", stat, re.MULTILINE)
-    yield GroupLimit(
+    return MemoryLimit(
         f"{place}/{limit_name}", limit, usage - (int(droppable[1]) if droppable else 0)
     )
 
 
 def shared_memory_mount(machine: Machine, process: str) -> str | None:
     """What a process has mounted on /dev/shm: device, and the directory in it."""
+    found = _mount(machine, process, PurePosixPath("/dev/shm"))
+    return None if found is None else f"{found.device} {found.root}"
+
+
+def _mount(machine: Machine, process: str, place: PurePosixPath) -> _Mount | None:
     found = None
     for line in (machine.text(f"/proc/{process}/mountinfo") or "").splitlines():
-        fields = line.split()
-        if len(fields) > 4 and fields[4] == "/dev/shm":
-            found = f"{fields[2]} {fields[3]}"  # a later mount covers an earlier one
+        fields, _, rest = line.partition(" - ")
+        _, _, device, root, where, *_ = fields.split()
+        if where == str(place):
+            # A later mount covers an earlier one.
+            found = _Mount(device, PurePosixPath(root), rest.partition(" ")[0])
     return found
 
 

@@ -1,10 +1,13 @@
 """Whether the machine gives the host pool its memory, and how good that memory is."""
 
+from collections.abc import Iterator
+
 from kvstow.cli.words import size
 
 from . import kernel
 from .devices import gpus
 from .findings import Finding, failure, fine, warning
+from .machine import Machine
 from .scene import Scene
 
 ROOM_BYTES = 512 << 20
@@ -14,7 +17,7 @@ SMALL_SHARED_MEMORY_BYTES = 64 << 20
 """What container engines give /dev/shm unless told otherwise."""
 
 _THP = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
-_NODES = "/sys/devices/system/node/online"
+_NODES = "/sys/devices/system/node/has_memory"
 
 
 def check_memory(scene: Scene) -> Finding | None:
@@ -22,16 +25,14 @@ def check_memory(scene: Scene) -> Finding | None:
     process, pool = scene.process, scene.pool_bytes
     if process is None or pool is None:
         return None
-    there = scene.answer is not None
-    total = kernel.memory_bytes(scene.machine, "MemTotal")
-    bounds = [("MemTotal in /proc/meminfo", total, 0)] if total is not None else []
-    bounds += [
-        (limit.place, limit.limit_bytes, 0 if there else limit.used_bytes)
-        for limit in kernel.group_limits(scene.machine, process)
-    ]
-    if not bounds:
+    groups = kernel.group_limits(scene.machine, process)
+    limits = [*_whole_machine(scene.machine), *(groups or ())]
+    if not limits:
         return warning("memory", "no limit can be read", "mount /proc and /sys")
-    source, limit_bytes, used_bytes = min(bounds, key=lambda bound: bound[1] - bound[2])
+    there = scene.answer is not None  # what is in use is the pool's own then
+    rooms = [(limit, 0 if there else limit.used_bytes) for limit in limits]
+    tightest, used_bytes = min(rooms, key=lambda room: room[0].limit_bytes - room[1])
+    source, limit_bytes = tightest.place, tightest.limit_bytes
     room = limit_bytes - used_bytes - pool
     used = f", of which {size(used_bytes)} are in use" if used_bytes else ""
     found = f"a pool of {size(pool)} under {size(limit_bytes)}{used} ({source})"
@@ -42,7 +43,18 @@ def check_memory(scene: Scene) -> Finding | None:
         return failure("memory", f"{found}: it does not fit", advice)
     if room < ROOM_BYTES:
         return warning("memory", f"{found}: {size(room)} are left for everything else", advice)
+    if groups is None:
+        found = f"{found}; limits of the daemon's control group cannot be seen from here"
+        return warning("memory", found, "run this once more where the daemon runs")
     return fine("memory", found)
+
+
+def _whole_machine(machine: Machine) -> Iterator[kernel.MemoryLimit]:
+    total = kernel.memory_bytes(machine, "MemTotal")
+    if total is not None:
+        available = kernel.memory_bytes(machine, "MemAvailable")
+        used = 0 if available is None else total - available
+        yield kernel.MemoryLimit("MemTotal in /proc/meminfo", total, used)
 
 
 def check_shared_memory(scene: Scene) -> Finding:
@@ -87,6 +99,8 @@ def check_huge_pages(scene: Scene) -> Finding | None:
     found = f"shared memory: {word}; hugetlb: {free} of {total} pages free"
     if word in ("always", "within_size", "advise", "force"):
         return fine("huge-pages", found)
+    if scene.pool is not None and scene.pool_bytes and scene.pool.huge_bytes >= scene.pool_bytes:
+        return fine("huge-pages", f"{found}; the pool lies in some")
     advice = (
         f"write `advise` to {_THP} and start the daemon again, or use pool_path on a hugetlbfs"
     )

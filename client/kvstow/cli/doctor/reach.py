@@ -83,9 +83,11 @@ def check_transfers(scene: Scene) -> Finding | None:
     overdue = scene.answer.overdue
     if not overdue.total_count:
         return fine("transfers", "none is past its deadline")
-    oldest = duration(overdue.transfers[0].age_s)
+    found = f"{overdue.total_count} are past their deadline"
+    if overdue.transfers:  # those of others are counted and not shown
+        found = f"{found}, the oldest has run for {duration(overdue.transfers[0].age_s)}"
     return failure(
         "transfers",
-        f"{overdue.total_count} are past their deadline, the oldest has run for {oldest}",
+        found,
         "`kvstow transfers --stuck` says whose they are and what to do",
     )
