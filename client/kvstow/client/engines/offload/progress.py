@@ -145,6 +145,7 @@ class Progress:
     def _judge(self, tracked: Tracked) -> None:
         tracked.is_sound = self._blocks.are_confirmed(tracked.began_with)
         if tracked.is_sound:
+            tracked.began_with = ()  # not needed any more, and there may be thousands
             self._advance(tracked)
 
     def _advance(self, tracked: Tracked) -> None:
