@@ -25,7 +25,7 @@ COPIED = ("examples/prometheus.yaml",)
 OWN = (".git", ".tools", ".venv", "examples")
 """What is not a link in the checkout of a session: it is left out, or a folder of links itself."""
 
-LIMIT_S = 110.0
+LIMIT_S = 280.0
 
 
 @dataclass(frozen=True, slots=True)

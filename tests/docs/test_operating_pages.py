@@ -6,11 +6,13 @@ import pytest
 
 from docs.elsewhere import entry_for
 from docs.pages import blocks
-from docs.session import Checkout
+from docs.session import LIMIT_S, Checkout
 from support.client_engine import connected_engine
 from support.kvstowd import running_kvstowd
 
 PAGES = ("docs/operations.md", "docs/upgrade.md", "docs/faq.md")
+
+pytestmark = pytest.mark.timeout(LIMIT_S + 20)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -7,10 +7,12 @@ import pytest
 
 from docs.elsewhere import entry_for
 from docs.pages import Block, blocks
-from docs.session import Checkout, Typed
+from docs.session import LIMIT_S, Checkout, Typed
 
 PAGE = "docs/quickstart.md"
 PROMETHEUS = "prometheus"
+
+pytestmark = pytest.mark.timeout(LIMIT_S + 20)
 
 
 def typed_blocks() -> list[Block]:
