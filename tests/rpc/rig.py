@@ -1,10 +1,9 @@
 """A daemon behind a real Unix socket, and engines that speak to it in plain protobuf."""
 
 import queue
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from kvstow.v1 import (
 )
 from rpc.refusing import RefusingDevice
 from rpc.showing import showing
+from support.memory import shared_directory
 
 PATIENCE_S = 30.0
 KEY_BYTES = 8
@@ -114,9 +114,10 @@ def served(
     settings = settings or config()
     observed: list[tuple[str, str, float]] = []
     bugs: list[tuple[str, BaseException]] = []
-    with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="kvstow-test-") as directory:
-        socket = Path(directory, "kvstow.sock")
+    with shared_directory() as directory, ExitStack() as stack:
+        socket = directory / "kvstow.sock"
         pool = HostPool(settings.pool_size)
+        stack.callback(pool.close)
         faults = RefusingDevice(HostDevice(pool))
         daemon = daemon_class(settings, faults)
         server = RpcServer(
@@ -126,22 +127,17 @@ def served(
             report_bug=lambda *bug: bugs.append(bug),
             faults=faults if debug else None,
         )
+        stack.callback(server.stop, 0)
         daemon.start()
+        stack.callback(daemon.close)
         port = server.start()
         if ready:
             daemon.set_ready()
-        try:
-            with grpc.insecure_channel(f"unix:{socket}") as bare:
-                channel = showing(bare, token) if token else bare
-                yield Served(
-                    daemon, server, faults, socket, channel, observed, bugs, port, Path(directory)
-                )
-            daemon.check()
-        finally:
-            daemon.close()
-            server.stop(0)
-            pool.close()
-        assert daemon.health.bug_count == 0
+        with grpc.insecure_channel(f"unix:{socket}") as bare:
+            channel = showing(bare, token) if token else bare
+            yield Served(daemon, server, faults, socket, channel, observed, bugs, port, directory)
+        daemon.check()
+    assert daemon.health.bug_count == 0
 
 
 def metadata(call: object) -> dict[str, str | bytes]:
