@@ -148,11 +148,11 @@ def test_the_probe_port_serves_nothing_else(directory: Path, method: str) -> Non
             assert "UNIMPLEMENTED" in str(refused.value)
 
 
-def check_health(directory: Path) -> tuple[int, str]:
+def check_health(directory: Path, **variables: str) -> tuple[int, str]:
     """The health check of the image; returns its exit code and what it said."""
     checked = subprocess.run(
         [sys.executable, "-m", "kvstow.server.rpc.health_check"],
-        env={**environment(), "KVSTOW_SOCKET": f"{directory}/kvstow.sock"},
+        env=environment() | (variables or {"KVSTOW_SOCKET": f"{directory}/kvstow.sock"}),
         check=False,
         capture_output=True,
         text=True,
@@ -184,6 +184,13 @@ def test_the_health_check_of_containers_needs_no_token(directory: Path) -> None:
     tokens.write_text(f'[[token]]\nname = "t"\nrole = "administrator"\nsha256 = "{hashed}"\n')
     with running_kvstowd(directory, tokens=tokens):
         assert check_health(directory) == (0, "SERVING\n")
+
+
+def test_the_health_check_of_containers_finds_the_socket_in_the_file(directory: Path) -> None:
+    file = directory / "kvstowd.toml"
+    file.write_text(f'socket = "{directory}/kvstow.sock"\n')
+    with running_kvstowd(directory):
+        assert check_health(directory, KVSTOW_CONFIG=str(file)) == (0, "SERVING\n")
 
 
 def test_a_probe_port_that_is_taken_is_one_line(directory: Path) -> None:

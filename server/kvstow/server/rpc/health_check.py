@@ -1,15 +1,16 @@
 """`python -m kvstow.server.rpc.health_check`: whether the daemon with these settings takes work; 0 if it does, 1 if not.
 
-For the health checks of container engines. It reads the settings that the daemon reads from the environment, asks the health
-service on the Unix socket, which wants no token, and says in one line what it heard.
+For the health checks of container engines. It reads the settings that the daemon reads from the environment and its file, asks the
+health service on the Unix socket, which wants no token, and says in one line what it heard.
 """
 
+import os
 import sys
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 
-from kvstow.server.config import Config
+from kvstow.server.config import PREFIX, Config
 
 from .unix_socket import SocketPath
 
@@ -18,7 +19,8 @@ _ANSWER_S = 5.0
 
 def main() -> int:
     """Ask; returns the exit code."""
-    target = SocketPath(Config().socket).target
+    config = Config(config=os.environ.get(f"{PREFIX}CONFIG") or None)
+    target = SocketPath(config.socket).target
     with grpc.insecure_channel(target) as channel:
         try:
             request = health_pb2.HealthCheckRequest()
