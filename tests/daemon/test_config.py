@@ -40,8 +40,11 @@ def test_flags_go_before_the_environment_and_the_environment_before_the_file(
     assert (config.pool_size, config.policy, config.max_keys) == (2 * GIB, "lru", 7)
 
 
-def test_the_environment_may_name_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KVSTOW_CONFIG", str(file))
+@pytest.mark.parametrize("variable", ["KVSTOW_CONFIG", "kvstow_config"])
+def test_the_environment_may_name_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, str(file))
     assert load([]).policy == "arc"
 
 
@@ -172,7 +175,14 @@ def test_all_mistakes_are_reported_at_once(
         (["--socket-mode", "1777"], "socket_mode: a mode is three octal digits"),
         (["--socket-mode", "0440"], "socket_mode: a mode is three octal digits"),
         (["--memory-path", "shm"], "memory_path: the path has to be absolute"),
-        (["--listen", "0.0.0.0", "--insecure"], "listen"),
+        (["--listen", "0.0.0.0", "--insecure"], "listen: an address is host:port"),
+        (["--listen", "unix:5", "--insecure"], "listen: an address is host:port"),
+        (["--listen", "unix-abstract:5", "--insecure"], "listen: an address is host:port"),
+        (["--listen", "vsock:3:5", "--insecure"], "listen: an address is host:port"),
+        (["--listen", "/run/x:5", "--insecure"], "listen: an address is host:port"),
+        (["--listen", "::1:5", "--insecure"], "listen: an address is host:port, with brackets"),
+        (["--listen="], "listen: an address is host:port"),
+        (["--health-listen", "a b:5"], "health_listen: an address is host:port"),
         (["--pool-size", "1MiB", "--extent-size", "2MiB"], "extent_size: 2097152 bytes are more"),
         (["--extent-size", "100"], "extent_size"),
         (["--metrics-listen", "9478"], "metrics_listen"),
@@ -188,6 +198,9 @@ def test_all_mistakes_are_reported_at_once(
         ),
         (["--pool-size", "64Gi5"], "pool_size: a size is written"),
         (["--pool-size=-5"], "pool_size: a size is written"),
+        (["--pool-size=NaN"], "pool_size: a size is written"),
+        (["--pool-size=1e30"], "pool_size: a size is written"),
+        ([f"--pool-size={'9' * 400}"], "pool_size: a size is written"),
         (["--pool-size", "0"], "pool_size: Input should be greater than 0, not '0'"),
         (["--pool-size", "1"], "pool_size: 1 bytes are less than the smallest extent, 4096"),
         (["--pool-size", "4095"], "pool_size: 4095 bytes are less than the smallest extent, 4096"),
@@ -203,6 +216,8 @@ def test_all_mistakes_are_reported_at_once(
         (["--piece-size", "0Mi"], "piece_size"),
         (["--socket="], "socket: it has to name a file"),
         (["--socket", "/run/\udcff"], "socket"),
+        (["--pool-path", "/dev/shm/\udcff"], "pool_path"),
+        (["--tls-cert", "\udcff", "--tls-key=k"], "tls_cert"),
         (["--config", "/nowhere.toml"], "config: /nowhere.toml is not a file"),
     ],
 )
@@ -211,6 +226,16 @@ def test_what_cannot_be_used_is_named(arguments: list[str], complaint: str) -> N
         load(arguments)
     assert complaint in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_path_with_a_zero_byte_is_named(tmp_path: Path) -> None:
+    names = ["tokens", "pool_path", "socket", "memory_path"]
+    path = tmp_path / "zero.toml"
+    path.write_text("".join(f'{name} = "/run/\\u0000"\n' for name in names), encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load(["--config", str(path)])
+    lines = [line.split(", not ")[0] for line in str(refused.value).splitlines()]
+    assert sorted(lines) == sorted(f"{name}: a path has no zero bytes" for name in names)
 
 
 @pytest.mark.parametrize("content", [b"pool_size: 3\n", b"\xff\xfe"])

@@ -21,9 +21,9 @@ def test_the_settings_in_force_are_shown_with_their_sources(
     monkeypatch.setenv("KVSTOW_MAX_KEYS", "6")
     arguments = ["--config", str(file), "--socket-mode", "660", "--insecure", "--piece-size=4097"]
     config = load(arguments)
+    variables = {"KVSTOW_MAX_KEYS": "6", "LISTEN": "of another program"}
     shown = {
-        name: (value, source)
-        for name, value, source in effective(config, arguments, {"KVSTOW_MAX_KEYS": "6"})
+        name: (value, source) for name, value, source in effective(config, arguments, variables)
     }
     assert list(shown) == list(Config.model_fields)
     assert shown["pool_size"] == ("2GiB", "file")
@@ -39,7 +39,11 @@ def test_the_settings_in_force_can_be_read_back(tmp_path: Path) -> None:
     arguments = [
         "--metrics-listen=",
         "--socket",
-        "/run/a \"b\" 'c'.sock",
+        "/run/a \"b\" 'c'\x7f.sock",
+        "--socket-owner=1000",
+        "--pool-path=5",
+        "--tls-cert=true",
+        "--tls-key=0.5",
         "--max-lease-s=1e8",
         "--session-grace-s=1e-5",
         "--pool-size=3000000000",

@@ -4,6 +4,8 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from kvstow.client import Client
 from support.kvstowd import COMMAND, environment, running_kvstowd
 
@@ -52,6 +54,22 @@ def test_the_settings_in_force_are_one_event_and_are_shown(directory: Path) -> N
     assert (shown["policy"].value, shown["policy"].source) == ("arc", "flag")
     assert (shown["max_keys"].value, shown["max_keys"].source) == ("8192", "default")
     assert shown["listen"].value == ""
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        (f"--socket=/run/{'x' * 110}", "socket: the path is longer than 107 bytes"),
+        ("--socket-owner=no-such-user", "socket_owner: there is no user no-such-user"),
+        ("--socket-group=4294967295", "socket_group: there is no group 4294967295"),
+    ],
+)
+def test_a_socket_that_there_cannot_be_is_found_without_a_start(
+    setting: str, complaint: str
+) -> None:
+    checked = check_config(setting)
+    assert (checked.returncode, checked.stdout) == (2, "")
+    assert complaint in checked.stderr
 
 
 def test_tokens_and_certificates_are_checked_as_well(directory: Path) -> None:

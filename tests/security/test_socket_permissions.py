@@ -160,6 +160,10 @@ def test_who_may_connect_gets_through_a_directory_that_was_made(
         (Permissions(owner="no-such-user"), "socket_owner: there is no user no-such-user"),
         (Permissions(group="no-such-group"), "socket_group: there is no group no-such-group"),
         (Permissions(owner="\u00b2"), "socket_owner: there is no user \u00b2"),
+        (Permissions(owner="-1"), "socket_owner: there is no user -1"),
+        (Permissions(owner="4294967295"), "socket_owner: there is no user 4294967295"),
+        (Permissions(group="9" * 5000), "socket_group: there is no group 9"),
+        (Permissions(group="a\0"), "socket_group: there is no group a"),
     ],
 )
 def test_whoever_does_not_exist_is_named(

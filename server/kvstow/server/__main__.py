@@ -87,7 +87,7 @@ def main() -> int:
         config = load(arguments)
         settings = effective(config, arguments, os.environ)
         options = server_options(config, settings)
-    except (ConfigError, CredentialError) as error:
+    except (ConfigError, CredentialError, SocketError) as error:
         sys.stderr.write(f"kvstowd: the settings are wrong\n{error}\n")
         return 2
     set_up_logging(config.log_format, config.log_level)

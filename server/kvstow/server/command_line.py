@@ -28,6 +28,13 @@ CLIENT_VARIABLES = frozenset(
 )
 """What has the prefix and is no setting of the daemon."""
 
+_BARE = frozenset(
+    name
+    for name, field in Config.model_fields.items()
+    if field.annotation in (bool, int, float, int | None)
+)
+"""Settings that a file has without quotation marks."""
+
 _CLOSE = 0.8
 """How much alike names are of which one is a slip: what Kubernetes makes of a Service's name is less like a setting."""
 
@@ -87,7 +94,11 @@ def effective(
         for argument in arguments
         if argument.startswith("--")
     }
-    variables = {name.upper().removeprefix(PREFIX).lower() for name in environment}
+    variables = {
+        name.upper().removeprefix(PREFIX).lower()
+        for name in environment
+        if name.upper().startswith(PREFIX)
+    }
     file = () if config.config is None else tomllib.loads(config.config.read_text("utf-8"))
     values = {**dict(config), "extent_size": Bytes(config.extent_bytes)}
     return [
@@ -100,8 +111,7 @@ def as_toml(settings: Sequence[Setting]) -> str:
     """The settings as a file that may be given as `config`; those that are not set are comments."""
     lines = []
     for name, value, source in settings:
-        bare = value in ("true", "false") or (name != "socket_mode" and _is_number(value))
-        written = value if bare else json.dumps(value, ensure_ascii=False)
+        written = value if name in _BARE else _quoted(value)
         absent = not value and source == "default"
         lines.append(f"# {name} is not set" if absent else f"{name} = {written}  # {source}")
     return "\n".join(lines)
@@ -169,7 +179,8 @@ def _file_named_by(arguments: Sequence[str]) -> Path | None:
         found, _ = parser.parse_known_args(list(arguments))
     except argparse.ArgumentError:
         return None  # the full parser says what is wrong
-    named = found.config or os.environ.get(f"{PREFIX}CONFIG")
+    variables = {name.upper(): value for name, value in os.environ.items()}
+    named = found.config or variables.get(f"{PREFIX}CONFIG")
     return Path(named) if named else None
 
 
@@ -207,5 +218,6 @@ def _source(
     return "default"
 
 
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).replace("e+", "", 1).isdigit()
+def _quoted(text: str) -> str:
+    """A string as both JSON and TOML write it; they differ in one character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

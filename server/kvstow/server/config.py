@@ -20,7 +20,17 @@ from pydantic_settings import (
 
 from .mistakes import Contradiction, validated
 from .sizes import Bytes, Size
-from .values import ADDRESS, LONGEST_S, AbsolutePath, Address, FileMode, Mode, Seconds, SocketFile
+from .values import (
+    LONGEST_S,
+    AbsolutePath,
+    Address,
+    AddressIfAny,
+    AnyPath,
+    FileMode,
+    Mode,
+    Seconds,
+    SocketFile,
+)
 
 PREFIX = "KVSTOW_"
 
@@ -49,7 +59,7 @@ class Config(BaseSettings):
         frozen=True,
     )
 
-    config: Path | None = Field(
+    config: AnyPath | None = Field(
         None, description="TOML file with any of these settings, underscores in their names."
     )
     socket: SocketFile = Field(
@@ -73,23 +83,22 @@ class Config(BaseSettings):
     listen: Address | None = Field(
         None,
         description="host:port to listen on besides the socket. Needs TLS, and `tls_client_ca` or `tokens`, or `insecure`.",
-        pattern=ADDRESS,
     )
     insecure: bool = Field(
         False,
         description="Serve `listen` without TLS, or to clients that nothing identifies: whoever reaches it may read,"
         " overwrite and drop the cache, and do the same to every file on tmpfs that this user may write.",
     )
-    tls_cert: Path | None = Field(
+    tls_cert: AnyPath | None = Field(
         None,
         description="PEM file with the certificate chain of `listen`. Read again when it changes.",
     )
-    tls_key: Path | None = Field(None, description="PEM file with its private key.")
-    tls_client_ca: Path | None = Field(
+    tls_key: AnyPath | None = Field(None, description="PEM file with its private key.")
+    tls_client_ca: AnyPath | None = Field(
         None,
         description="PEM file with the authorities of client certificates; with it, clients without one are refused.",
     )
-    tokens: Path | None = Field(
+    tokens: AnyPath | None = Field(
         None,
         description="TOML file of bearer tokens, see docs/security.md; with it, calls without one are refused. Read"
         " again when it changes.",
@@ -105,7 +114,7 @@ class Config(BaseSettings):
     pool_size: Size = Field(
         Bytes(1 << 30), gt=0, description="Size of the host pool, such as 64GiB."
     )
-    pool_path: Path | None = Field(
+    pool_path: AnyPath | None = Field(
         None,
         description="Directory on tmpfs or hugetlbfs that the pool is taken from; without it, anonymous memory.",
     )
@@ -176,10 +185,9 @@ class Config(BaseSettings):
         allow_inf_nan=False,
         description="How long running copies may take to end after SIGTERM, in seconds.",
     )
-    metrics_listen: Address = Field(
+    metrics_listen: AddressIfAny = Field(
         "127.0.0.1:9478",
         description="host:port of the Prometheus endpoint, empty for none. In a pod it is 0.0.0.0:9478.",
-        pattern=rf"^$|{ADDRESS}",
     )
     metrics_tls: bool = Field(
         False,
@@ -189,7 +197,6 @@ class Config(BaseSettings):
         None,
         description="host:port where the gRPC health service alone answers, for the probes of Kubernetes. In a pod it"
         " is 0.0.0.0:9479.",
-        pattern=ADDRESS,
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="Log lines for people or programs."

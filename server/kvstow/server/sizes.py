@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, ByteSize
 
-_WRITTEN = re.compile(r"(\d*\.?\d+)\s*([kmgtpe]i?)?b?", re.IGNORECASE | re.ASCII)
+_WRITTEN = re.compile(r"(\d{0,20}\.?\d{1,20})\s*([kmgtpe]i?)?b?", re.IGNORECASE | re.ASCII)
 _AMBIGUOUS = re.compile(r"\d*\.?\d+\s*[kmgtpe]", re.ASCII)
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 

@@ -9,25 +9,39 @@ from pydantic import AfterValidator, Field, PlainValidator
 LONGEST_S = 1e8
 """About three years. Nobody means more, and much more is beyond what the system's clock calls take."""
 
-ADDRESS = r"^.+:\d{1,5}$"
+_ADDRESS = re.compile(r"(?!unix(?:-abstract)?:)([^\s\[\]:/]+|\[[^\s\[\]/]+\]):(\d{1,5})", re.ASCII)
+"""No host is named so that gRPC would take it for a Unix socket."""
 
 Seconds = Annotated[float, Field(gt=0, le=LONGEST_S, allow_inf_nan=False)]
 """A span of time that is not zero."""
 
 
 def _check_address(address: str) -> str:
-    """Libraries wrap a port that is too high around, or fail in ways of their own."""
-    host, _, port = address.rpartition(":")
+    """Libraries wrap a port that is too high around, fail in ways of their own, or listen on something that is no TCP."""
+    found = _ADDRESS.fullmatch(address)
+    if found is None:
+        raise ValueError("an address is host:port, with brackets around an IPv6 address")
+    host, port = found.groups()
     host.encode("idna")
-    if address and int(port) > 65535:
+    if int(port) > 65535:
         raise ValueError(f"there is no port {port}")
     return address
+
+
+def _check_address_if_any(address: str) -> str:
+    return _check_address(address) if address else ""
+
+
+def _check_path(path: Path) -> Path:
+    """The system takes no zero bytes, gRPC and what shows the settings nothing but UTF-8."""
+    if b"\0" in str(path).encode():
+        raise ValueError("a path has no zero bytes")
+    return path
 
 
 def _check_socket(path: Path) -> Path:
     if not path.name:
         raise ValueError("it has to name a file")
-    str(path).encode()  # gRPC takes no other paths
     return path
 
 
@@ -61,10 +75,16 @@ def _read_mode(value: object) -> Mode:
 Address = Annotated[str, AfterValidator(_check_address)]
 """host:port."""
 
-SocketFile = Annotated[Path, AfterValidator(_check_socket)]
+AddressIfAny = Annotated[str, AfterValidator(_check_address_if_any)]
+"""host:port, or empty."""
+
+AnyPath = Annotated[Path, AfterValidator(_check_path)]
+"""A path that can be opened and shown."""
+
+SocketFile = Annotated[AnyPath, AfterValidator(_check_socket)]
 """Where a Unix socket may be."""
 
-AbsolutePath = Annotated[Path, AfterValidator(_check_absolute)]
+AbsolutePath = Annotated[AnyPath, AfterValidator(_check_absolute)]
 """A path that means the same wherever the daemon was started."""
 
 FileMode = Annotated[Mode, PlainValidator(_read_mode)]

@@ -10,7 +10,7 @@ from .access import EVERYBODY, Access
 from .certificates import Certificates, read_certificates
 from .open_calls import Shares
 from .tokens import read_tokens
-from .unix_socket import PRIVATE, Permissions
+from .unix_socket import PRIVATE, Permissions, SocketPath
 from .watched import Watched
 
 
@@ -65,18 +65,21 @@ def server_options(config: Config, settings: Settings) -> ServerOptions:
 
     Raises:
         CredentialError: tokens or certificates cannot be used.
+        SocketError: there can be no such socket.
     """
+    permissions = Permissions(
+        config.socket_mode,
+        config.socket_owner,
+        config.socket_group,
+        config.socket_shared_directory,
+    )
+    SocketPath(config.socket, permissions).check()
     return ServerOptions(
         config.socket,
         config.listen,
         max_sessions=config.max_sessions,
         tenant_sessions=config.max_tenant_sessions,
-        permissions=Permissions(
-            config.socket_mode,
-            config.socket_owner,
-            config.socket_group,
-            config.socket_shared_directory,
-        ),
+        permissions=permissions,
         certificates=_certificates(config),
         known_clients=config.tls_client_ca is not None,
         access=_access(config),

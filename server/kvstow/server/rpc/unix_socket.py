@@ -10,6 +10,7 @@ import fcntl
 import grp
 import os
 import pwd
+import re
 import socket
 import stat
 import time
@@ -21,6 +22,9 @@ from urllib.parse import quote
 
 MAX_PATH_BYTES = 107
 """What fits into a socket address, the closing zero left out."""
+
+LAST_ID = (1 << 32) - 2
+"""The largest number of a user or a group; the next one stands for none."""
 
 LOCK_S = 0.5
 """How long to try for the lock."""
@@ -92,15 +96,27 @@ class SocketPath:
         """The path as gRPC names it: as a URI, in which some characters stand for others."""
         return f"unix:{quote(str(self._path.absolute()))}"
 
+    def check(self) -> None:
+        """Refuse what cannot be served whatever lies there; touches nothing.
+
+        Raises:
+            SocketError: the path is too long, or its owner or group does not exist.
+        """
+        if len(os.fsencode(self._path.absolute())) > MAX_PATH_BYTES:
+            raise SocketError(
+                f"socket: the path is longer than {MAX_PATH_BYTES} bytes: {self._path}"
+            )
+        _user(self._permissions.owner)
+        _group(self._permissions.group)
+
     def claim(self) -> None:
         """Take the path: lock it, and remove the socket that a killed daemon left.
 
         Raises:
-            SocketError: another process serves it, something else lies there, others may put
+            SocketError: it cannot be served, another process serves it, something else lies there, others may put
                 theirs in its place, or it cannot be made.
         """
-        if len(os.fsencode(self._path.absolute())) > MAX_PATH_BYTES:
-            raise SocketError(f"socket path is longer than {MAX_PATH_BYTES} bytes: {self._path}")
+        self.check()
         try:
             self._prepare_directory()
             self._lock = _lock(self._path)
@@ -154,21 +170,25 @@ class SocketPath:
 
 def _user(name: str | None) -> int:
     """Number of a user; -1, which changes nothing, for None."""
-    if name is None or (name.isascii() and name.isdigit()):
+    if name is None or _is_number(name):
         return int(name or -1)
     try:
         return pwd.getpwnam(name).pw_uid
-    except KeyError:
+    except (KeyError, ValueError):
         raise SocketError(f"socket_owner: there is no user {name}") from None
 
 
 def _group(name: str | None) -> int:
-    if name is None or (name.isascii() and name.isdigit()):
+    if name is None or _is_number(name):
         return int(name or -1)
     try:
         return grp.getgrnam(name).gr_gid
-    except KeyError:
+    except (KeyError, ValueError):
         raise SocketError(f"socket_group: there is no group {name}") from None
+
+
+def _is_number(name: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,10}", name) is not None and int(name) <= LAST_ID
 
 
 @contextmanager
