@@ -38,7 +38,7 @@ def test_a_rank_is_refused_if_and_only_if_it_shares_bytes_with_another(
 ) -> None:
     attachments = Attachments(mock.create_autospec(Device), lambda: None)
     for rank, found in enumerate(others):
-        attachments.enter(SESSION, rank, memory(found))
+        attachments.enter(SESSION, rank, memory(found), None)
     shared = any(share(a, b) for found in others for a in found for b in mine)
     try:
         attachments.check_apart(SESSION, len(others), memory(mine))

@@ -21,8 +21,10 @@ from support.driver_model_world import Event
 from support.engine import BLOCK_COUNT, ONE_RANK, Engine, identity, keys
 from support.machines import GpuMachine, GpuPlace
 from support.memory import FENCES, RankGpu
+from support.processes import slow_to_end
 from support.waiting import wait_for
 
+ENDED = "the engine ended, perhaps before it had written the block"
 TWO_RANKS = Layout("float32", 16, 2, "", (Group((512,)),))
 
 
@@ -116,6 +118,27 @@ def test_the_memory_of_an_engine_that_was_killed_is_free_for_the_next_one(
     successor = on_gpu(rig, machine, 0)
     assert machine.world.used_bytes(0) == before
     successor.load(keys(9), [5])
+
+
+def test_what_was_stored_behind_a_fence_that_the_end_of_its_engine_let_go_is_not_kept(
+    rig: Rig, machine: GpuMachine
+) -> None:
+    with slow_to_end() as process:
+        engine = Engine(rig.daemon, GpuPlace(machine.world), attach=False)
+        rank = rank_of(engine)
+        rig.daemon.attach(engine.session, 0, rank.memory, process.name)
+        engine.store(keys(9), [0])
+        with machine.world.held(rank.stream):
+            store = engine.begin_store(keys(1, 2), [1, 2])
+            load = engine.begin_load(keys(9), [3])
+            process.begin_to_end()
+            rank.process.kill(lets_fences_go=True)
+        report = engine.ended(store.transfer)
+        assert report.state is TransferState.FAILED
+        assert {failure.reason for failure in report.failures} == {ENDED}
+        assert engine.ended(load.transfer).state is TransferState.DONE
+        assert engine.hits(keys(1, 2)).hit_count == 0
+        assert engine.hits(keys(9)).hit_count == 1
 
 
 def test_a_gpu_that_hangs_is_named_and_only_its_sessions_find_nothing(

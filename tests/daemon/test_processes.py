@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kvstow.server.core.requests import Process, StreamEnd
+from kvstow.server.core.requests import StreamEnd
 from kvstow.server.core.types import SessionEnd
+from kvstow.server.daemon.processes import is_ending
 from support.daemons import Rig
 from support.engine import Engine, keys
+from support.processes import named
 from support.waiting import wait_for
 
 
@@ -25,15 +27,10 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     process.wait()
 
 
-def named(child: subprocess.Popen[bytes]) -> Process:
-    fields = Path(f"/proc/{child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return Process(child.pid, os.stat("/proc/self/ns/pid").st_ino, int(fields[19]))
-
-
 def test_a_death_ends_the_session_and_frees_what_it_held(
     rig: Rig, child: subprocess.Popen[bytes]
 ) -> None:
-    engine = Engine(rig.daemon, rig.place, process=named(child))
+    engine = Engine(rig.daemon, rig.place, process=named(child.pid))
     let_go = rig.hold(count=1)
     held = engine.begin_store(keys(1, 2), [0, 1])
     rig.wait_held(1)
@@ -52,7 +49,7 @@ def test_the_death_of_one_ranks_process_ends_the_session(
     rig: Rig, child: subprocess.Popen[bytes]
 ) -> None:
     engine = Engine(rig.daemon, rig.place, attach=False)
-    rig.daemon.attach(engine.session, 0, engine.ranks[0].memory, named(child))
+    rig.daemon.attach(engine.session, 0, engine.ranks[0].memory, named(child.pid))
     child.kill()
     wait_for(lambda: not rig.daemon.snapshot().sessions, "the end of the session")
 
@@ -61,13 +58,29 @@ def test_the_death_of_one_ranks_process_ends_the_session(
 def test_a_process_that_may_be_another_one_is_not_watched(
     rig: Rig, child: subprocess.Popen[bytes], field: str
 ) -> None:
-    stranger = replace(named(child), **{field: 1})
+    stranger = replace(named(child.pid), **{field: 1})
     engine = Engine(rig.daemon, rig.place, process=stranger)
-    watched = Engine(rig.daemon, rig.place, process=named(child))
+    watched = Engine(rig.daemon, rig.place, process=named(child.pid))
     child.kill()
     wait_for(lambda: watched.stream.end is StreamEnd.LOST, "the end of the watched session")
     assert engine.stream.end is None
     engine.store(keys(1), [0])
+
+
+def test_a_process_is_found_to_be_ending_before_any_of_its_files_is_closed() -> None:
+    for _ in range(20):
+        ours, theirs = os.pipe()
+        with subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(3600)"], pass_fds=[theirs]
+        ) as process:
+            os.close(theirs)
+            name = named(process.pid)
+            assert not is_ending(name)
+            process.kill()
+            assert os.read(ours, 1) == b"", "the other end is open"
+            assert is_ending(name)
+            os.close(ours)
+        assert is_ending(name)
 
 
 def pidfd_count() -> int:
@@ -84,7 +97,7 @@ def test_no_descriptor_is_left_after_many_sessions(
 ) -> None:
     before = pidfd_count()
     for _ in range(20):
-        Engine(rig.daemon, rig.place, process=named(child)).close()
+        Engine(rig.daemon, rig.place, process=named(child.pid)).close()
     wait_for(lambda: pidfd_count() == before, "no pidfd left")
 
 
@@ -92,10 +105,10 @@ def test_a_detached_ranks_process_is_watched_no_longer(
     rig: Rig, child: subprocess.Popen[bytes]
 ) -> None:
     engine = Engine(rig.daemon, rig.place, attach=False)
-    watched = Engine(rig.daemon, rig.place, process=named(child))
+    watched = Engine(rig.daemon, rig.place, process=named(child.pid))
     before = pidfd_count()
     for _ in range(20):
-        rig.daemon.attach(engine.session, 0, engine.ranks[0].memory, named(child))
+        rig.daemon.attach(engine.session, 0, engine.ranks[0].memory, named(child.pid))
         rig.daemon.detach(engine.session, 0, 60.0)
     wait_for(lambda: pidfd_count() == before, "no pidfd left")
     engine.attach(0)

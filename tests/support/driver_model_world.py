@@ -244,12 +244,19 @@ class EngineProcess:
         """Wait until all of a stream is done."""
         self.world.go_on_until(lambda: not stream.queue)
 
-    def kill(self) -> None:
-        """End at once: kernels stop where they are, events are never reached; what others have mapped stays theirs."""
+    def kill(self, *, lets_fences_go: bool = False) -> None:
+        """End at once: kernels stop where they are; what others have mapped stays theirs.
+
+        Args:
+            lets_fences_go: events read as if what they stand for were done, and not as if it never were: CUDA leaves it
+                open.
+        """
         with self.world.changed:
             self.alive = False
             for stream in self._streams:
                 stream.queue.clear()
+                if lets_fences_go:
+                    stream.done_count = stream.queued_count
             for allocation in self.world.allocations.values():
                 allocation.freed = allocation.freed or allocation.owner is self
             self.world.changed.notify_all()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from kvstow.server.core.errors import BooksError, FenceOutOfRange, RegionInvalid
-from kvstow.server.core.requests import GroupMemory
+from kvstow.server.core.requests import GroupMemory, Process
 from kvstow.server.core.types import SessionId
 from kvstow.server.device.base import (
     Device,
@@ -27,6 +27,7 @@ from kvstow.server.device.base import (
 from kvstow.server.device.handles import RankHandles
 
 from .opening import opened_memory
+from .processes import is_ending
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +59,7 @@ class Attachment:
     Args:
         session, rank: whose it is.
         memory: what is mapped.
+        process: the rank's, if it is watched.
         copy_count: copies in the air that touch it.
         detached: no new copy will.
         still_open: closes what of it is; for the closer thread alone.
@@ -66,9 +68,18 @@ class Attachment:
     session: SessionId
     rank: int
     memory: MappedMemory
+    process: Process | None
     copy_count: int = 0
     detached: bool = False
     still_open: list[Callable[[], None]] = field(default_factory=list)
+
+    def is_ending(self) -> bool:
+        """Whether the rank's process is known to have begun to end; reads a file, so not under the lock.
+
+        Its end stops its kernels, and CUDA does not say how the fences behind them read then. A fence was reached if it
+        read so and the process had not begun to end after that.
+        """
+        return self.process is not None and is_ending(self.process)
 
 
 @dataclass(slots=True)
@@ -113,9 +124,11 @@ class Attachments:
                 other_region=other_region,
             )
 
-    def enter(self, session: SessionId, rank: int, memory: MappedMemory) -> None:
-        """The rank has attached."""
-        self._attached.setdefault(session, {})[rank] = Attachment(session, rank, memory)
+    def enter(
+        self, session: SessionId, rank: int, memory: MappedMemory, process: Process | None
+    ) -> None:
+        """The rank has attached; its process is named if it is watched."""
+        self._attached.setdefault(session, {})[rank] = Attachment(session, rank, memory, process)
 
     def of(self, session: SessionId) -> Mapping[int, Attachment]:
         """What the ranks of a session have attached."""

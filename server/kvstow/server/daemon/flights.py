@@ -90,9 +90,8 @@ class Flights:
 
     def mark_overdue(self, keys: Sequence[FlightKey]) -> None:
         """These are past their deadline; under the lock."""
-        for key in keys:
-            if key in self._flying:
-                self._flying[key].overdue = True
+        for key in self._flying.keys() & keys:
+            self._flying[key].overdue = True
 
     def stuck_count(self) -> int:
         """Transfers past their deadline whose copy has begun and not ended; under the lock."""
@@ -165,8 +164,7 @@ class Flight:
                 self._crew.device.submit(self._plan_copy(rank))
             except Exception as error:  # noqa: BLE001 - the one: whatever it is, it settles the transfer
                 self._crew.health.report("begin of a copy", error)
-                reason = f"internal error: {type(error).__name__}"
-                self._land(rank, [(block, reason) for block in range(len(self._positions(rank)))])
+                self._land(rank, self._all(rank, f"internal error: {type(error).__name__}"))
 
     def start(self, rank: int) -> bool:
         """See `CopyOwner.start`."""
@@ -188,6 +186,9 @@ class Flight:
         """See `CopyOwner.end`."""
         # Before the report: whoever hears of the end finds it measured.
         self._crew.meters.copied(_DIRECTIONS[self.plan.kind], copied_bytes, seconds)
+        fenced_store = self._fence is not None and self.plan.kind is TransferKind.STORE
+        if fenced_store and self.attachments[rank].is_ending():
+            failures = self._all(rank, "the engine ended, perhaps before it had written the block")
         self._land(rank, failures, copied_bytes)
 
     def _land(self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int = 0) -> None:
@@ -241,6 +242,10 @@ class Flight:
         for copies in self.plan.copies:
             if not (store and rank and self._layout.groups[copies.group].replicated):
                 yield copies
+
+    def _all(self, rank: int, reason: str) -> list[tuple[int, str]]:
+        """All blocks of a rank's copy have failed."""
+        return [(block, reason) for block in range(len(self._positions(rank)))]
 
     def _positions(self, rank: int) -> list[int]:
         """Positions in the request of the blocks of a rank's copy, in the order of its spans."""

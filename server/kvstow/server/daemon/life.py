@@ -237,7 +237,7 @@ class Life:
             self._require_ready()
             attachments.check_apart(session, rank, mapped)
             ledger.attach(session, rank, counts)
-            attachments.enter(session, rank, mapped)
+            attachments.enter(session, rank, mapped, None if pidfd is None else process)
             self._sessions.watch_process(session, rank, pidfd)
         _log.info("memory attached", session=session, rank=rank, blocks=counts)
 

@@ -21,7 +21,11 @@ from kvstow.server.core.types import SessionId
 Owner: TypeAlias = int | None
 """Whose process it is: a rank's, None for the engine's that opened the session."""
 
-_START_TIME_FIELD = 22
+_FLAGS, _START_TIME = 9 - 3, 22 - 3
+"""Fields of `/proc/PID/stat`, as proc_pid_stat(5) counts them, behind the process id and the name."""
+
+_PF_EXITING = 0x4
+"""Of the flags; see `include/linux/sched.h` of the kernel."""
 
 
 @contextlib.contextmanager
@@ -40,6 +44,18 @@ def opened(process: Process | None) -> Iterator[int | None]:
         if descriptor is not None:
             os.close(descriptor)
         raise
+
+
+def is_ending(process: Process) -> bool:
+    """Whether a process that could be watched has begun to end; its death is seen only when it is through with that.
+
+    The kernel marks a process so before it closes any of its files (`do_exit` in `kernel/exit.c`). So of one that is
+    not marked no driver has taken anything down yet.
+    """
+    fields = _fields(process.pid)
+    if fields is None or int(fields[_START_TIME]) != process.start_time_ticks:
+        return True
+    return bool(int(fields[_FLAGS]) & _PF_EXITING)
 
 
 class Processes:
@@ -142,14 +158,15 @@ def _open(process: Process) -> int | None:
     except OSError:
         return None
     # Read after the descriptor was opened: from then on the process id cannot pass to another process unnoticed.
-    if _start_time(process.pid) == process.start_time_ticks:
+    fields = _fields(process.pid)
+    if fields is not None and int(fields[_START_TIME]) == process.start_time_ticks:
         return descriptor
     os.close(descriptor)
     return None
 
 
-def _start_time(pid: int) -> int | None:
-    """Start of a process in clock ticks since boot; None if it is gone or hidden.
+def _fields(pid: int) -> list[str] | None:
+    """What the kernel says of a process, from the third field on; None if it is gone or hidden.
 
     The name in parentheses may hold anything, so the fields are counted behind its end.
     """
@@ -157,5 +174,4 @@ def _start_time(pid: int) -> int | None:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()
-    return int(fields[_START_TIME_FIELD - 3])
+    return stat.rpartition(")")[2].split()
