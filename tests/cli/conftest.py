@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.running import emptied
 from support.client_engine import ClientEngine, connected_engine
 from support.kvstowd import Kvstowd, running_kvstowd
 
@@ -17,9 +18,27 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture
-def daemon(directory: Path) -> Iterator[Kvstowd]:
-    with running_kvstowd(directory, debug_service=True) as running:
+def own(directory: Path) -> Iterator[Kvstowd]:
+    """A daemon that the test may break."""
+    with running_kvstowd(directory) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Kvstowd]:
+    """A daemon whose copies can be held, for all tests of a module."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kvstow-") as name,
+        running_kvstowd(Path(name), debug_service=True) as running,
+    ):
+        yield running
+
+
+@pytest.fixture
+def daemon(shared: Kvstowd) -> Iterator[Kvstowd]:
+    """The shared daemon, without spaces."""
+    with emptied(shared):
+        yield shared
 
 
 @pytest.fixture

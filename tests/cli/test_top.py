@@ -85,10 +85,13 @@ def test_the_json_lines_say_the_same(daemon: Kvstowd, engine: ClientEngine) -> N
 
 
 def test_bytes_are_those_that_were_copied(daemon: Kvstowd, engine: ClientEngine) -> None:
-    engine.load([1, 2], [5, 6])
     with Client(daemon.target) as client:
-        stats = client.administration.stats()
-    assert (stats.stored_bytes, stats.loaded_bytes) == (3 * BLOCK_BYTES, 2 * BLOCK_BYTES)
+        before = client.administration.stats()
+        engine.load([1, 2], [5, 6])
+        engine.store([4], [3])
+        after = client.administration.stats()
+    assert after.stored_bytes - before.stored_bytes == BLOCK_BYTES
+    assert after.loaded_bytes - before.loaded_bytes == 2 * BLOCK_BYTES
 
 
 def test_top_shows_what_happens_between_two_looks(daemon: Kvstowd, engine: ClientEngine) -> None:
@@ -115,11 +118,11 @@ def test_top_ends_well_with_an_interrupt(
 
 
 def test_a_daemon_that_goes_away_is_said_and_looked_for(
-    daemon: Kvstowd, monkeypatch: pytest.MonkeyPatch
+    own: Kvstowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    going = SimpleNamespace(sleep=lambda _: daemon.kill())
+    going = SimpleNamespace(sleep=lambda _: own.kill())
     monkeypatch.setattr("kvstow.cli.watching.time", going)
-    result = run(daemon, "top", "--count", "2", "--json")
+    result = run(own, "top", "--count", "2", "--json")
     assert result.exit_code == 0
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert ["no daemon listens" in line["error"] for line in lines] == [True, True]

@@ -1,12 +1,13 @@
 """`kvstow why-miss`: what became of keys, asked of a real daemon with a small pool."""
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from cli.running import ask, run
+from cli.running import ask, emptied, run
 from kvstow.cli.app import app
 from support.client_engine import ClientEngine, connected_engine, keys
 from support.kvstowd import Kvstowd, running_kvstowd
@@ -15,17 +16,20 @@ from support.waiting import wait_for
 SLOTS = 8
 
 
-@pytest.fixture
-def small(directory: Path) -> Iterator[Kvstowd]:
+@pytest.fixture(scope="module")
+def small() -> Iterator[Kvstowd]:
     """A daemon with room for eight blocks."""
     sizes = {"pool_size": "8KiB", "extent_size": "8KiB"}
-    with running_kvstowd(directory, debug_service=True, **sizes) as running:
+    with (
+        tempfile.TemporaryDirectory(prefix="kvstow-") as name,
+        running_kvstowd(Path(name), debug_service=True, **sizes) as running,
+    ):
         yield running
 
 
 @pytest.fixture
 def tight(small: Kvstowd) -> Iterator[ClientEngine]:
-    with connected_engine(small.target) as connected:
+    with emptied(small), connected_engine(small.target) as connected:
         yield connected
 
 

@@ -14,6 +14,14 @@ from support.waiting import wait_for
 KEYS = [b"key1"]
 
 
+@pytest.fixture(autouse=True)
+def attentive() -> Iterator[None]:
+    """Whoever runs tests in the background has the signal ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @contextmanager
 def interrupted(double: Double, method: str) -> Iterator[None]:
     """The main thread is interrupted while it waits for an answer, which comes afterwards."""

@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -112,12 +113,14 @@ def test_a_daemon_that_is_well_has_no_failure(well: Kvstowd) -> None:
     assert findings["clock"]["level"] == "ok"
 
 
-def test_people_get_a_line_for_each_finding_and_one_for_what_to_do(daemon: Kvstowd) -> None:
-    daemon.kill()
-    result = CliRunner().invoke(app, ["doctor", "--target", daemon.target])
+def test_people_get_a_line_for_each_finding_and_one_for_what_to_do(directory: Path) -> None:
+    left = directory / "kvstow.sock"
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(left))
+    result = CliRunner().invoke(app, ["doctor", "--target", f"unix:{left}"])
     assert result.exit_code == 1
     first, second, *_, last = result.stdout.splitlines()
-    assert first == f"failure  socket           nobody listens on {daemon.socket}"
+    assert first == f"failure  socket           nobody listens on {left}"
     assert second.strip().startswith("to do: start kvstowd")
     assert last.startswith("failures: 1, warnings: ")
 
@@ -174,12 +177,12 @@ def test_the_daemon_is_stopped(well: Kvstowd) -> None:
 
 
 @as_root
-def test_a_group_may_connect_and_others_are_told_so(daemon: Kvstowd) -> None:
-    daemon.socket.parent.chmod(0o755)
-    daemon.socket.chmod(0o660)
-    os.chown(daemon.socket, -1, 12345)
+def test_a_group_may_connect_and_others_are_told_so(own: Kvstowd) -> None:
+    own.socket.parent.chmod(0o755)
+    own.socket.chmod(0o660)
+    os.chown(own.socket, -1, 12345)
     with without_privileges():
-        _, findings = examine(daemon.target)
+        _, findings = examine(own.target)
     assert findings["socket"]["level"] == "failure"
     assert "a user of the group 12345" in findings["socket"]["advice"]
 
@@ -222,12 +225,10 @@ def test_a_transfer_is_past_its_deadline(directory: Path) -> None:
         assert "1 are past their deadline" in findings["transfers"]["found"]
 
 
-def test_the_daemon_runs_out_of_files(daemon: Kvstowd) -> None:
-    limit = (
-        len(os.listdir(f"/proc/{daemon.process.pid}/fd")) - 4
-    )  # connections that end count, too
-    resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
-    code, findings = examine(daemon.target)
+def test_the_daemon_runs_out_of_files(own: Kvstowd) -> None:
+    limit = len(os.listdir(f"/proc/{own.process.pid}/fd")) - 4  # connections that end count, too
+    resource.prlimit(own.process.pid, resource.RLIMIT_NOFILE, (limit, limit))
+    code, findings = examine(own.target)
     assert (code, findings["open-files"]["level"]) == (1, "failure")
     assert f" of {limit} are in use" in findings["open-files"]["found"]
 
