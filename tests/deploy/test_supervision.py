@@ -13,6 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
+from structlog.testing import capture_logs
 
 from kvstow.server.__main__ import HEALTH_PERIOD_S
 from kvstow.server.notify import ServiceManager
@@ -109,6 +110,23 @@ def test_a_manager_that_does_not_listen_is_a_warning_and_the_daemon_serves(
         assert daemon.wait_exit() == 0
     warnings = [line for line in daemon.lines if line["event"].startswith("the service manager")]
     assert len(warnings) == 1
+
+
+def test_a_manager_that_does_not_listen_for_a_while_hears_what_comes_later(
+    directory: Path,
+) -> None:
+    """Otherwise its watchdog would end a daemon that is well."""
+    address = f"{directory}/notify"
+    manager = ServiceManager({"NOTIFY_SOCKET": address})
+    with capture_logs() as lines:
+        for _ in range(2):
+            manager.alive()
+            manager.alive()
+            with manager_socket(address) as heard:
+                manager.alive()
+                assert heard.recv(4096) == b"WATCHDOG=1"
+            Path(address).unlink()
+    assert [line["event"] for line in lines] == ["the service manager does not listen"] * 2
 
 
 def probe(port: int, service: str) -> int:

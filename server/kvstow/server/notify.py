@@ -1,7 +1,8 @@
 """Tells the service manager how the daemon is: the protocol of sd_notify(3), one datagram for each message.
 
 Decided here: how it is said. Not decided here: when; the main thread says so. A manager that cannot be reached is a
-warning, once: the daemon serves its engines whatever becomes of its supervision.
+warning, once for as long as that lasts: the daemon serves its engines whatever becomes of its supervision, and goes on
+telling, because a manager that is only too busy to read would otherwise end it for its silence.
 """
 
 import socket
@@ -22,6 +23,7 @@ class ServiceManager:
     def __init__(self, environment: Mapping[str, str]) -> None:
         name = environment.get("NOTIFY_SOCKET", "")
         self._address = f"\0{name[1:]}" if name.startswith("@") else name
+        self._is_heard = True
 
     def preparing(self, percent: int) -> None:
         """The host pool is being faulted in."""
@@ -46,5 +48,8 @@ class ServiceManager:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
                 sender.sendto(message.encode(), self._address)
         except OSError as error:
-            _log.warning("the service manager does not listen", error=error.strerror)
-            self._address = ""
+            if self._is_heard:
+                _log.warning("the service manager does not listen", error=error.strerror)
+            self._is_heard = False
+        else:
+            self._is_heard = True
