@@ -8,7 +8,7 @@ import pytest
 
 from cli.running import emptied
 from support.client_engine import ClientEngine, connected_engine
-from support.kvstowd import Kvstowd, running_kvstowd
+from support.kvstowd import Kvstowd, placed_kvstowd
 
 
 @pytest.fixture
@@ -18,19 +18,16 @@ def directory() -> Iterator[Path]:
 
 
 @pytest.fixture
-def own(directory: Path) -> Iterator[Kvstowd]:
+def own() -> Iterator[Kvstowd]:
     """A daemon that the test may break."""
-    with running_kvstowd(directory) as running:
+    with placed_kvstowd() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Kvstowd]:
     """A daemon whose copies can be held, for all tests of a module."""
-    with (
-        tempfile.TemporaryDirectory(prefix="kvstow-") as name,
-        running_kvstowd(Path(name), debug_service=True) as running,
-    ):
+    with placed_kvstowd(debug_service=True) as running:
         yield running
 
 

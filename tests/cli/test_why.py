@@ -1,6 +1,5 @@
 """`kvstow why-miss`: what became of keys, asked of a real daemon with a small pool."""
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from typer.testing import CliRunner
 from cli.running import ask, emptied, run
 from kvstow.cli.app import app
 from support.client_engine import ClientEngine, connected_engine, keys
-from support.kvstowd import Kvstowd, running_kvstowd
+from support.kvstowd import Kvstowd, placed_kvstowd
 from support.waiting import wait_for
 
 SLOTS = 8
@@ -20,10 +19,7 @@ SLOTS = 8
 def small() -> Iterator[Kvstowd]:
     """A daemon with room for eight blocks."""
     sizes = {"pool_size": "8KiB", "extent_size": "8KiB"}
-    with (
-        tempfile.TemporaryDirectory(prefix="kvstow-") as name,
-        running_kvstowd(Path(name), debug_service=True, **sizes) as running,
-    ):
+    with placed_kvstowd(debug_service=True, **sizes) as running:
         yield running
 
 

@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -15,12 +15,19 @@ from prometheus_client.openmetrics import parser as openmetrics
 from kvstow.server.metrics.families import SECTIONS
 from kvstow.server.metrics.family import Family, Kind
 from support.client_engine import connected_engine
-from support.kvstowd import Kvstowd
+from support.kvstowd import Kvstowd, placed_kvstowd
 from support.waiting import DEADLINE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARED = {family.name: family for _, families in SECTIONS for family in families}
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Kvstowd]:
+    """A daemon that all tests here look at."""
+    with placed_kvstowd(debug_service=True) as running:
+        yield running
 
 
 def answered(daemon: Kvstowd, accept: str) -> tuple[str, str]:

@@ -1,11 +1,11 @@
 """What the runbook tells people to look for exists: commands, settings, metrics, lines of the log."""
 
 import re
-import subprocess
-import sys
 
 import pytest
+from typer.testing import CliRunner
 
+from kvstow.cli.app import app
 from kvstow.server.config import Config
 from kvstow.server.metrics.families import SECTIONS
 from metrics.prometheus import ROOT
@@ -23,13 +23,9 @@ SOURCE = "".join(
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_exists(command: str) -> None:
     _, name, *options = command.split()
-    helped = subprocess.run(
-        [sys.executable, "-m", "kvstow.cli", name, "--help"],
-        env={"COLUMNS": "200", "NO_COLOR": "1"},
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    plain = {"COLUMNS": "200", "NO_COLOR": "1"}
+    helped = CliRunner().invoke(app, [name, "--help"], env=plain)
+    assert helped.exit_code == 0, helped.output
     for option in options:
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", helped.stdout), helped.stdout
 

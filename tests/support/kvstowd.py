@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -161,3 +162,13 @@ def running_kvstowd(directory: Path, **settings: object) -> Iterator[Kvstowd]:
         if daemon.process.poll() is None:
             daemon.kill()
         daemon.wait_exit()
+
+
+@contextmanager
+def placed_kvstowd(**settings: object) -> Iterator[Kvstowd]:
+    """The same in a directory of its own, whose name is short enough for a socket."""
+    with (
+        tempfile.TemporaryDirectory(prefix="kvstow-") as name,
+        running_kvstowd(Path(name), **settings) as daemon,
+    ):
+        yield daemon

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from typer.testing import CliRunner
 from kvstow.cli.app import app
 from rpc.rig import served
 from support.client_engine import connected_engine
-from support.kvstowd import Kvstowd, environment, running_kvstowd
+from support.kvstowd import Kvstowd, environment, placed_kvstowd, running_kvstowd
 from support.users import without_privileges
 from support.waiting import wait_for
 
@@ -54,10 +53,7 @@ in_namespaces = pytest.mark.skipif(
 @pytest.fixture(scope="module")
 def well() -> Iterator[Kvstowd]:
     """A daemon that is well again after each test."""
-    with (
-        tempfile.TemporaryDirectory(prefix="kvstow-") as name,
-        running_kvstowd(Path(name)) as running,
-    ):
+    with placed_kvstowd() as running:
         yield running
 
 
