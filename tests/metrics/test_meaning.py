@@ -1,16 +1,46 @@
 """The figures mean what the page says of them."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
+from cli.running import emptied
 from kvstow.client import Client, Refused
 from support.client_engine import connected_engine, keys
-from support.kvstowd import Kvstowd, running_kvstowd
+from support.kvstowd import Kvstowd, placed_kvstowd, running_kvstowd
 from support.waiting import DEADLINE_S, wait_for
 
 POOL_BYTES = 1 << 20
 RESULTS = ("hit", "pending", "miss")
+
+Risen: TypeAlias = Callable[[], dict[str, float]]
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Kvstowd]:
+    """A daemon whose copies can be held."""
+    with placed_kvstowd(debug_service=True) as running:
+        yield running
+
+
+@pytest.fixture
+def daemon(shared: Kvstowd) -> Iterator[Kvstowd]:
+    """The shared daemon, without spaces."""
+    with emptied(shared):
+        yield shared
+
+
+@pytest.fixture
+def risen(daemon: Kvstowd) -> Risen:
+    """By how much the samples have risen since the test began."""
+    before = daemon.metrics()
+
+    def since() -> dict[str, float]:
+        return {name: now - before.get(name, 0) for name, now in daemon.metrics().items()}
+
+    return since
 
 
 def looked_up(found: dict[str, float]) -> dict[str, float]:
@@ -18,25 +48,27 @@ def looked_up(found: dict[str, float]) -> dict[str, float]:
     return {each: found.get(f"kvstow_lookup_blocks_total model {each} ", 0) for each in RESULTS}
 
 
-def test_a_request_that_opted_out_counts_nowhere(daemon: Kvstowd) -> None:
+def test_a_request_that_opted_out_counts_nowhere(daemon: Kvstowd, risen: Risen) -> None:
     with connected_engine(daemon.target) as engine:
         engine.store([1, 2], [0, 1])
         engine.lookup([1, 2, 3])
-        before = daemon.metrics()
+        before = risen()
         assert engine.session.lookup("out", keys([1, 2, 3]), skip_reading=True).count == 0
-        after = daemon.metrics()
+        after = risen()
     assert looked_up(before) == looked_up(after) == {"hit": 2, "pending": 0, "miss": 1}
     assert after["kvstow_lookups_total model "] == before["kvstow_lookups_total model "] == 1
 
 
-def test_every_block_that_was_asked_for_is_a_hit_pending_or_a_miss(daemon: Kvstowd) -> None:
+def test_every_block_that_was_asked_for_is_a_hit_pending_or_a_miss(
+    daemon: Kvstowd, risen: Risen
+) -> None:
     with connected_engine(daemon.target) as engine:
         engine.store([1, 2], [0, 1])
         with daemon.held_stores():
             held = engine.begin_store([3], [2])
             hits = engine.lookup([1, 2, 3, 4, 5])
         assert held.wait(60)
-        found = looked_up(daemon.metrics())
+        found = looked_up(risen())
     assert hits.groups[0].hit_count == 2
     assert found == {"hit": 2, "pending": 1, "miss": 2}
 
@@ -55,24 +87,26 @@ def test_the_states_of_the_pool_add_up_to_its_size(daemon: Kvstowd) -> None:
     assert found["kvstow_extents none"] == 7
 
 
-def test_an_engine_that_was_closed_is_told_from_one_that_was_lost(daemon: Kvstowd) -> None:
+def test_an_engine_that_was_closed_is_told_from_one_that_was_lost(
+    daemon: Kvstowd, risen: Risen
+) -> None:
     with connected_engine(daemon.target):
-        assert daemon.metrics()["kvstow_sessions open"] == 1
-    found = daemon.metrics()
+        assert risen()["kvstow_sessions open"] == 1
+    found = risen()
     assert found["kvstow_session_ends_total closed"] == 1
     assert found["kvstow_session_ends_total process_died"] == 0
     assert found["kvstow_sessions open"] == found["kvstow_sessions away"] == 0
 
 
-def test_a_space_that_was_dropped_leaves_its_counts(daemon: Kvstowd) -> None:
+def test_a_space_that_was_dropped_leaves_its_counts(daemon: Kvstowd, risen: Risen) -> None:
     with connected_engine(daemon.target) as engine:
         engine.store([1, 2], [0, 1])
         engine.load([1, 2], [2, 3])
     with Client(daemon.target) as client:
-        before = daemon.metrics()
+        before = risen()
         (space,) = client.administration.spaces()
         client.administration.drop_space(space.space_id)
-    after = daemon.metrics()
+    after = risen()
     assert after["kvstow_dropped_blocks_total drop_space"] == 2
     assert after["kvstow_dropped_blocks_total reset"] == 0
     for name in ("lookups", "stored_blocks", "loaded_blocks"):
@@ -99,34 +133,36 @@ def test_what_made_room_and_when_it_had_been_used(directory: Path) -> None:
     assert 0 < found["kvstow_eviction_age_seconds_sum"] < 16 * DEADLINE_S
 
 
-def test_lookups_are_counted_by_their_size(daemon: Kvstowd) -> None:
+def test_lookups_are_counted_by_their_size(daemon: Kvstowd, risen: Risen) -> None:
     with connected_engine(daemon.target) as engine:
         for count in (1, 3, 3):
             engine.lookup(range(count))
-        found = daemon.metrics()
+        found = risen()
     assert found["kvstow_lookup_keys_sum"] == 7
     assert found["kvstow_lookup_keys_count"] == 3
     assert found["kvstow_lookup_keys_bucket 1.0"] == 1
     assert found["kvstow_lookup_keys_bucket 4.0"] == 3
 
 
-def test_a_store_that_came_to_nothing_is_counted(daemon: Kvstowd) -> None:
+def test_a_store_that_came_to_nothing_is_counted(daemon: Kvstowd, risen: Risen) -> None:
     with connected_engine(daemon.target) as engine:
         with daemon.held_stores():
             held = engine.begin_store([1, 2], [0, 1])
             engine.session.reset()
         assert held.wait(DEADLINE_S)
-        found = daemon.metrics()
+        found = risen()
     assert found["kvstow_unstored_blocks_total model abandoned "] == 2
     assert found["kvstow_unstored_blocks_total model failed "] == 0
 
 
-def test_refusals_exist_before_they_happen_and_are_counted_by_reason(daemon: Kvstowd) -> None:
+def test_refusals_exist_before_they_happen_and_are_counted_by_reason(
+    daemon: Kvstowd, risen: Risen
+) -> None:
     with connected_engine(daemon.target) as engine:
-        before = daemon.metrics()
+        before = risen()
         with pytest.raises(Refused, match="DUPLICATE_KEY"):
             engine.session.store(keys([1, 1]), [0, 1], engine.session.generation)
-        after = daemon.metrics()
+        after = risen()
     assert before["kvstow_refusals_total DUPLICATE_KEY"] == 0
     assert after["kvstow_refusals_total DUPLICATE_KEY"] == 1
     assert after["kvstow_refusals_total STALE_GENERATION"] == 0
