@@ -34,6 +34,10 @@ class WatchedLru(Lru):
         self._remember("touch", len(slots))
         super().touch(slots)
 
+    def refresh(self, slots: Sequence[int]) -> None:
+        self._remember("refresh", len(slots))
+        super().refresh(slots)
+
     def evict(self, count: int, protected: Collection[int]) -> list[int]:
         self._remember("evict", count)
         return super().evict(count, protected)
@@ -162,7 +166,7 @@ def test_a_refused_store_asks_the_policy_nothing(
 def test_blocks_of_the_same_offer_are_counted_out(pool: Pool) -> None:
     pool.engine.store(ALL)
     assert pool.offer(*ALL, 5, 6) == "SSSSNN"
-    assert pool.policy.asked == ["touch 4"]
+    assert pool.policy.asked == ["refresh 4"]
 
 
 def test_the_policy_is_asked_for_exactly_what_is_missing(pool: Pool) -> None:

@@ -59,6 +59,10 @@ def test_tails_are_evicted_before_heads(policy_name: str) -> None:
     assert pool.order() == [3, 2, 1, 5, 4]
     pool.policy.touch(pool.slots_of([1, 2]))
     assert pool.order() == [3, 5, 4, 2, 1]
+    pool.policy.refresh(pool.slots_of([4, 5]))
+    pool.policy.refresh(pool.slots_of([1, 2]))
+    pool.policy.check()
+    assert pool.order() == [3, 5, 4, 2, 1]
     held = pool.slots_of([4, 5])
     pool.policy.withdraw(held)
     assert pool.order() == [3, 2, 1]
@@ -124,6 +128,15 @@ def test_arc_gives_room_to_whichever_list_lost_a_block_that_came_back() -> None:
     assert pool.order() == [5, 1, 4, 6]
     pool.store([2])  # evicts 5; 2 is remembered too, so the share is taken back
     assert pool.order() == [6, 1, 4, 2]
+
+
+def test_a_block_offered_again_is_warm_but_not_used_under_arc() -> None:
+    pool = Pool("arc", 6)
+    pool.store([1, 2, 3, 4])
+    pool.policy.touch(pool.slots_of([1, 2]))
+    pool.policy.refresh(pool.slots_of([2, 4]))
+    pool.policy.check()
+    assert pool.order() == [3, 4, 1, 2]
 
 
 def test_arc_takes_the_head_of_a_prefix_to_be_known_when_its_tail_is() -> None:

@@ -83,7 +83,7 @@ def test_a_slot_that_a_batch_names_twice_is_held_twice(table: SlotTable) -> None
 def test_a_held_slot_is_not_touched(table: SlotTable) -> None:
     _, slots = fill(table, 3)
     table.hold(slots[:1], now=2.0)
-    table.touch(slots, now=2.5)
+    table.touch(slots, now=2.5, used=True)
     assert list(table.policy.order()) == [slots[2], slots[1]]
 
 

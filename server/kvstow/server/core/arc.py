@@ -11,6 +11,7 @@ Where this differs from the paper:
   p, without the paper's tie-break for a block that B2 remembers.
 - The capacity c is the largest number of blocks that were ever in T1 and T2 together.
 - B1 and B2 hold numbers that identify blocks, and are bounded by a constant as well as by c.
+- A block that is offered again becomes the most recent one of the list that it is in, and stays there.
 - A batch is a prefix. What is remembered of a block holds for all blocks before it, which were used whenever it was.
 
 Within T1 and within T2 tails go before heads. Between the lists p decides: a tail in T1 may outlive its head in T2. The
@@ -95,6 +96,11 @@ class Arc:
         self._counts[_ONCE] -= once_count
         self._counts[_OFTEN] += once_count
         self._lists.move(-_OFTEN, slots)
+
+    def refresh(self, slots: Sequence[int]) -> None:
+        places = self._places
+        for place in self._counts:
+            self._lists.move(-place, [slot for slot in slots if places[slot] == place])
 
     def evict(self, count: int, protected: Collection[int]) -> list[int]:
         victims = list(islice(self._coldest(protected), count))

@@ -128,7 +128,7 @@ def _miss(group: GroupKeys, options: LookupOptions) -> tuple[GroupHits, Sequence
 
 def _touch(found: Sequence[Held], now: float) -> None:
     for held in found:
-        held.table.touch(held.slots, now)
+        held.table.touch(held.slots, now, used=True)
 
 
 def _lease(

@@ -5,8 +5,12 @@ and what becomes of a victim; a policy deletes nothing. Only evictable slots are
 slot when it is held and restores it afterwards, so that held ones are never walked. Called by the ledger alone, under
 the daemon's lock.
 
-Every batch of slots is given in prefix order, head first, and, but for `touch`, names a slot at most once. A prefix is worth nothing
-without its head, so of one batch the head ends up warmer than the tail: tails are evicted before heads.
+What counts as use is that a block was read: a hold, a load, or a lookup that asks for it. That an engine offers a block which is
+there already says only that its request lived until now, and most engines offer everything again when a request ends. It keeps
+the block warm, but is no use of it.
+
+Every batch of slots is given in prefix order, head first, and, but for `touch` and `refresh`, names a slot at most once. A prefix is
+worth nothing without its head, so of one batch the head ends up warmer than the tail: tails are evicted before heads.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -35,6 +39,9 @@ class EvictionPolicy(Protocol):
 
     def touch(self, slots: Sequence[int]) -> None:
         """Count one use of slots that are in the order and stay there; one named twice counts where it stands first."""
+
+    def refresh(self, slots: Sequence[int]) -> None:
+        """As `touch`, but without counting a use: the blocks were offered again."""
 
     def evict(self, count: int, protected: Collection[int]) -> list[int]:
         """Take the `count` coldest slots that are not in `protected` (a set) out of the order.
@@ -80,6 +87,9 @@ class Lru:
         self._count -= len(slots)
 
     def touch(self, slots: Sequence[int]) -> None:
+        self._lists.move(self._END, slots)
+
+    def refresh(self, slots: Sequence[int]) -> None:
         self._lists.move(self._END, slots)
 
     def evict(self, count: int, protected: Collection[int]) -> list[int]:

@@ -201,16 +201,16 @@ class SlotTable:
             del self.backlog[index]
         return count
 
-    def touch(self, slots: Sequence[int], now: float) -> None:
-        """READY slots were asked for; those that are held are warm anyway."""
+    def touch(self, slots: Sequence[int], now: float, *, used: bool) -> None:
+        """READY slots were asked for (`used`) or offered again; those that are held are warm anyway."""
         holds = self.holds
         touched = [slot for slot in slots if not holds[slot]]
         for extent, run in self._by_extent(touched):
             extent.use(run, now)
-        self.policy.touch(touched)
+        (self.policy.touch if used else self.policy.refresh)(touched)
 
     def last_use(self, slot: int) -> float:
-        """When a READY slot without a hold was stored, read or asked for."""
+        """When a READY slot without a hold was stored, read, asked for or offered again."""
         place, position = divmod(slot, self.slots_per_extent)
         return self.extents[place].uses[position]
 

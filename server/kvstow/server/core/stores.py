@@ -86,7 +86,7 @@ def _classify(
         letters = _letters(index, keys, slots)
         _apply_admission(books, index.serial, keys, letters)
         ready = [slot for slot in slots if slot is not None]
-        table.touch(ready, now)
+        table.touch(ready, now, used=False)
         protected.setdefault(table.slot_bytes, set()).update(ready)
         statuses.append(letters + [_NO_SPACE] * (len(group.keys) - len(keys)))
     return statuses, protected
