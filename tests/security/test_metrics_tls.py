@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from security.authority import Authority
@@ -79,6 +80,28 @@ def test_the_certificate_of_the_metrics_is_replaced_as_well(directory: Path) -> 
         cert.replace(files["tls_cert"])
         known = ssl.create_default_context(cafile=str(new.file))
         wait_for(lambda: can_scrape(url, known), "the new certificate")
+
+
+def test_the_metrics_get_what_was_read_and_not_what_became_of_the_files(directory: Path) -> None:
+    """A connection may find a good pair, and the main thread, a moment later, a bad one."""
+    old, new = Authority(directory), Authority(make(directory / "new"))
+    files = settings(old)
+    listening = {"listen": "127.0.0.1:0", "insecure": True}
+    with running_kvstowd(directory, **listening, **files) as daemon:
+        url = url_of(daemon)
+        port = int(daemon.wait_line("listening")["port"])
+        cert, key = new.sign("localhost", "127.0.0.1")
+        key.replace(files["tls_key"])
+        cert.replace(files["tls_cert"])
+        with grpc.secure_channel(
+            f"127.0.0.1:{port}", grpc.ssl_channel_credentials(new.file.read_bytes())
+        ) as channel:
+            grpc.channel_ready_future(channel).result(LIMIT_S)
+        files["tls_cert"].write_bytes(b"nonsense")
+        daemon.wait_line("what was read before stays in force")
+        known = ssl.create_default_context(cafile=str(new.file))
+        wait_for(lambda: can_scrape(url, known), "the new certificate")
+        assert daemon.serving()
 
 
 def make(directory: Path) -> Path:

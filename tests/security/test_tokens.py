@@ -11,7 +11,7 @@ import pytest
 from kvstow.client import Client, Credentials, Refused
 from kvstow.server.rpc.callers import Caller, Role
 from kvstow.server.rpc.tokens import MAX_TOKENS, read_tokens, whose
-from kvstow.server.rpc.watched import CredentialError
+from kvstow.server.rpc.watched import CredentialError, Watched
 from kvstow.v1 import admin_pb2, cache_pb2
 from rpc.rig import refused
 from security.rig import (
@@ -202,6 +202,33 @@ def test_a_stream_ends_with_the_token_that_opened_it(daemon: Guarded, left: list
     assert streams[ENGINE_A].code() is grpc.StatusCode.CANCELLED
     assert streams[ENGINE_B].is_active()
     wait_for(lambda: streaming(daemon) == {"a": False, "b": True}, "the end of the stream")
+
+
+def test_what_was_read_last_stays(tmp_path: Path) -> None:
+    """Certificates are read by whoever is first to see that they have changed; the slower one may have read older ones."""
+    path = tmp_path / "file"
+    path.write_text("old")
+    reading, go_on = threading.Event(), threading.Event()
+
+    def read() -> str:
+        found = path.read_text()
+        if found == "newer":
+            reading.set()
+            go_on.wait(60)
+        return found
+
+    watched = Watched([path], read)
+    path.write_text("newer")
+    slow, fast = (threading.Thread(target=watched.refresh, daemon=True) for _ in range(2))
+    slow.start()
+    assert reading.wait(60)
+    path.write_text("the newest")
+    fast.start()
+    fast.join(0.2)  # it may overtake now, if it can
+    go_on.set()
+    slow.join(60)
+    fast.join(60)
+    assert watched.content == "the newest"
 
 
 def streaming(daemon: Guarded) -> dict[str, bool]:

@@ -264,8 +264,9 @@ def _watch_health(
     """Tell the health service and the service manager what is wrong, until a signal comes."""
     while not stop.wait(HEALTH_PERIOD_S):
         status = daemon.status()
-        if server.refresh() and served is not None:
-            served.reload()
+        renewed = server.refresh()
+        if renewed is not None and served is not None:
+            served.reload(renewed.load_into)
         server.set_live(status.bug_count == 0)
         if status.bug_count == 0:
             manager.alive()

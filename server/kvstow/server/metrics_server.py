@@ -2,7 +2,7 @@
 
 import ssl
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,6 @@ class MetricsServer:
         self._server, self._thread = start_http_server(
             int(port), host.strip("[]"), registry, **_files(tls)
         )
-        self._tls = tls
         match self._server.socket:
             case ssl.SSLSocket() as encrypted:
                 # Else a client that does not go on with its handshake would keep the others out.
@@ -58,11 +57,15 @@ class MetricsServer:
         scheme = "http" if tls is None else "https"
         self.url = f"{scheme}://{host}:{self._server.server_port}{_PATH}"
 
-    def reload(self) -> None:
-        """Serve new connections with the certificate that the files hold now; they have been found to be right."""
+    def reload(self, load_into: Callable[[ssl.SSLContext], None]) -> None:
+        """Serve new connections with another certificate; changes nothing without TLS.
+
+        Args:
+            load_into: gives it to a context. It was read before: what its files hold now may be wrong again.
+        """
         match self._server.socket:
-            case ssl.SSLSocket() as encrypted if self._tls is not None:
-                encrypted.context.load_cert_chain(self._tls.cert, self._tls.key)
+            case ssl.SSLSocket() as encrypted:
+                load_into(encrypted.context)
 
     def close(self) -> None:
         """Stop; returns when the thread has ended."""

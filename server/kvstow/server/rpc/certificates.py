@@ -1,33 +1,56 @@
-"""The certificates of a TCP port, in the form that gRPC takes. Called at the start and for new connections."""
+"""The certificates of TCP ports, and in which form libraries take them. Called at the start and for new connections."""
 
 import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import grpc
 
 from .watched import CredentialError, Watched
 
-Certificates = Watched[grpc.ServerCertificateConfiguration]
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """What was read of the files.
+
+    Args:
+        chain: the certificate, then its intermediates.
+        key: its private key.
+        client_roots: authorities of client certificates; None: clients need none.
+    """
+
+    chain: bytes
+    key: bytes = field(repr=False)
+    client_roots: bytes | None
+
+    def load_into(self, context: ssl.SSLContext) -> None:
+        """Serve new connections of `context` with the certificate.
+
+        Raises:
+            OSError, ValueError: certificate and key are no pair.
+        """
+        with _in_memory(self.chain) as chain, _in_memory(self.key) as key:
+            context.load_cert_chain(chain, key, password="")
+
+
+Certificates = Watched[Pem]
 """Those in force."""
 
 
-def read_certificates(
-    cert: Path, key: Path, client_ca: Path | None
-) -> grpc.ServerCertificateConfiguration:
-    """The certificate chain, its key, and the authorities of clients, in the form that gRPC takes.
+def read_certificates(cert: Path, key: Path, client_ca: Path | None) -> Pem:
+    """The certificate chain, its key, and the authorities of clients.
 
     Raises:
         CredentialError: a file cannot be read, is not PEM, or certificate and key are no pair.
     """
-    chain, private = _bytes(cert, "tls_cert"), _bytes(key, "tls_key")
     roots = None if client_ca is None else _bytes(client_ca, "tls_client_ca")
+    pem = Pem(_bytes(cert, "tls_cert"), _bytes(key, "tls_key"), roots)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        with _in_memory(chain) as chain_path, _in_memory(private) as key_path:
-            context.load_cert_chain(chain_path, key_path, password="")
+        pem.load_into(context)
     except (OSError, ValueError) as error:
         raise CredentialError(
             f"tls_cert: {cert} and {key} are no certificate and its key: {error}"
@@ -37,7 +60,7 @@ def read_certificates(
             context.load_verify_locations(cadata=roots.decode("ascii"))
     except (OSError, ValueError) as error:
         raise CredentialError(f"tls_client_ca: {client_ca}: {error}") from None
-    return grpc.ssl_server_certificate_configuration([(private, chain)], roots)
+    return pem
 
 
 def port_credentials(certificates: Certificates, known_clients: bool) -> grpc.ServerCredentials:
@@ -54,13 +77,17 @@ def port_credentials(certificates: Certificates, known_clients: bool) -> grpc.Se
         if certificates.content is given:
             return None
         given = certificates.content
-        return given
+        return _for_grpc(given)
 
     return grpc.dynamic_ssl_server_credentials(
-        given,
+        _for_grpc(given),
         newer,  # type: ignore[arg-type]  # its types do not say that None stands for no change
         known_clients,
     )
+
+
+def _for_grpc(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(pem.key, pem.chain)], pem.client_roots)
 
 
 def _bytes(path: Path, setting: str) -> bytes:

@@ -29,7 +29,7 @@ from kvstow.v1 import (
 
 from .admin import AdminServicer
 from .calls import CallInterceptor, Observe, ReportBug
-from .certificates import Certificates, port_credentials
+from .certificates import Certificates, Pem, port_credentials
 from .debug import DebugServicer
 from .gate import Gate
 from .open_calls import OpenCalls
@@ -159,19 +159,19 @@ class RpcServer:
         for device, healthy in devices.items():
             self._set_health(f"{DEVICE}/{device}", healthy)
 
-    def refresh(self) -> bool:
+    def refresh(self) -> Pem | None:
         """Read tokens and certificates again if their files have changed, and end calls that are not permitted any more,
-        or whose request does not come; whether the certificates are others than the last time.
+        or whose request does not come; returns the certificates if they are others than the last time.
         """
         access, certificates = self._options.access, self._options.certificates
         if access.tokens is not None:
             access.tokens.refresh()
         self._open_calls.end_stale(access.is_valid)
         if certificates is None:
-            return False
+            return None
         certificates.refresh()
         before, self._certificate = self._certificate, certificates.content
-        return before is not self._certificate
+        return None if before is self._certificate else self._certificate
 
     def stop(self, grace_s: float) -> None:
         """Take no new call, give running ones `grace_s`, and return when all have ended.

@@ -3,6 +3,7 @@
 A file that was made unreadable or wrong changes nothing: what was read before stays in force, and the log says why.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -18,7 +19,7 @@ class CredentialError(Exception):
 
 
 class Watched(Generic[ContentT]):
-    """What files hold, read again when one of them changes.
+    """What files hold, read again when one of them changes. May be refreshed from any thread; what was read last stays.
 
     Args:
         paths: the files.
@@ -31,11 +32,16 @@ class Watched(Generic[ContentT]):
     def __init__(self, paths: Sequence[Path], read: Callable[[], ContentT]) -> None:
         self._paths = paths
         self._read = read
+        self._lock = threading.Lock()
         self._seen = self._signatures()
         self.content = read()
 
     def refresh(self) -> bool:
         """Read again if a file has changed; whether there is something new."""
+        with self._lock:
+            return self._refresh()
+
+    def _refresh(self) -> bool:
         found = self._signatures()
         if found == self._seen:
             return False
