@@ -76,6 +76,7 @@ class Rules:
         self._lost: set[int] = set()
         self._hanging: dict[tuple[str, int], threading.Event] = {}
         self._things: dict[int, Thing] = {}
+        self._things_lock = threading.Lock()
         self._next = 1 << 40
 
     @contextmanager
@@ -190,7 +191,8 @@ class Rules:
 
     def put(self, number: int, thing: Thing) -> int:
         """Something is there from now on under a number, which is returned."""
-        self._things[number] = thing
+        with self._things_lock:
+            self._things[number] = thing
         return number
 
     def find(self, number: int, kind: type[ThingT]) -> ThingT:
@@ -203,9 +205,11 @@ class Rules:
     def take(self, number: int, kind: type[ThingT]) -> ThingT:
         """The same; it is not there any more."""
         thing = self.find(number, kind)
-        del self._things[number]
+        with self._things_lock:
+            del self._things[number]
         return thing
 
     def all(self, kind: type[ThingT]) -> list[ThingT]:
         """Everything of a kind."""
-        return [thing for thing in tuple(self._things.values()) if isinstance(thing, kind)]
+        with self._things_lock:
+            return [thing for thing in self._things.values() if isinstance(thing, kind)]
