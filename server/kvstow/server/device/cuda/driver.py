@@ -45,7 +45,6 @@ class CudaError(Exception):
     def __init__(self, code: int, name: str, call: str) -> None:
         super().__init__(f"{call} says {name} ({code})")
         self.code = code
-        self.call = call
 
     @property
     def ends_context(self) -> bool:

@@ -118,9 +118,6 @@ class Mappings:
             del self._open[mapping.handle]
             self.driver.close_memory(mapping.address)
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def _map(self, session: int, handle: bytes) -> Mapping:
         try:
             address = self.driver.open_memory(handle)
