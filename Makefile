@@ -24,7 +24,7 @@ VLLM := .venv-vllm/.setup
 VLLM_DEMO := .venv-vllm/.setup-demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test coverage bench proto wheel clean distclean
+.PHONY: help setup demo test test-exhaustive coverage bench proto wheel clean distclean
 .PHONY: vllm-env vllm-demo test-vllm bench-vllm
 .PHONY: gpu-check gpu-check-deps gpu-check-dry
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
@@ -62,7 +62,10 @@ demo: $(WEIGHTS) ## kill a real engine and see the next one get its KV cache bac
 	@$(BIN)/python -m examples.demo
 
 test: $(WEIGHTS) ## run every test that needs no accelerator
-	$(BIN)/python -m pytest -m 'not gpu and not prometheus'
+	$(BIN)/python -m pytest -m 'not gpu and not prometheus and not exhaustive'
+
+test-exhaustive: $(SETUP) ## run the tests that take minutes: every state of a larger small world
+	$(BIN)/python -m pytest -m exhaustive tests/core
 
 coverage: $(DEMO) ## measure how much of the core its tests reach
 	$(BIN)/python -m coverage run -m pytest tests/core tests/scenarios

@@ -261,6 +261,7 @@ def test_every_state_while_holds_are_loose() -> None:
     assert min(steps.values()) > 100
 
 
+@pytest.mark.exhaustive
 @pytest.mark.timeout(1800)
 def test_every_state_with_three_transfers_under_way() -> None:
     state_count, steps = explore(Bounds(flights=3, draining=2, backlog=2), Limits())
