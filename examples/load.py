@@ -4,7 +4,7 @@ Each request is for a document; few of them are asked for often, as it is with p
 daemon has of it is loaded and compared byte by byte, the rest is made up and stored. Two of these with the same --model
 share what they store. A daemon that is stopped or restarted meanwhile costs hits, nothing else.
 
-Exit codes: 0, 1 if a block that was loaded has wrong bytes, 2 if the command line is wrong or no daemon answers.
+Exit codes: 0, 1 if a block that was loaded has wrong bytes, 2 if the command line is wrong or no daemon serves it.
 """
 
 import argparse
@@ -195,8 +195,12 @@ def main() -> int:
                 _run(engine, options, console)
             except KeyboardInterrupt:
                 console.print("interrupted")
+    except Refused as error:
+        refusal = f"the daemon at {options.target} says no: {error}. {error.next_step}"
+        console.print(refusal, markup=False, soft_wrap=True)
+        return 2
     except KvstowError as error:
-        console.print(f"no daemon at {options.target}: {error}", markup=False)
+        console.print(f"no daemon at {options.target}: {error}", markup=False, soft_wrap=True)
         return 2
     print(engine.totals)
     return 1 if engine.totals.wrong else 0
