@@ -188,18 +188,6 @@ def test_a_stream_that_is_not_read_keeps_its_own_thread_and_no_other(directory: 
         unread.cancel()
 
 
-def test_watching_the_health_keeps_no_thread(daemon: Guarded) -> None:
-    watch = health_pb2_grpc.HealthStub(daemon.channel(READER)).Watch
-    streams = []
-    for _ in range(40):  # more than the caller's share
-        streams.append(watch(health_pb2.HealthCheckRequest(), timeout=LIMIT_S))
-        assert next(streams[-1]).status == NOT_SERVING
-    assert works(daemon, READER)
-    assert all(stream.is_active() for stream in streams)
-    for stream in streams:
-        stream.cancel()
-
-
 @pytest.fixture
 def open_daemon() -> Iterator[Served]:
     with served(config(), tcp="127.0.0.1:0") as daemon:

@@ -32,6 +32,7 @@ from .calls import CallInterceptor, Observe, ReportBug
 from .certificates import Certificates, Pem, port_credentials
 from .debug import DebugServicer
 from .gate import Gate
+from .health_watches import BoundedHealth
 from .open_calls import OpenCalls
 from .options import ServerOptions
 from .reflecting import BoundedReflection
@@ -119,7 +120,7 @@ class RpcServer:
             options=(*CHANNEL_OPTIONS, *_bounds(options, longest)),
             maximum_concurrent_rpcs=CALLS_PER_THREAD * options.thread_count,
         )
-        self.health = health.HealthServicer()
+        self.health = BoundedHealth(_connections(options))
         self._add_services(daemon, faults)
 
     def start(self) -> int:
@@ -216,9 +217,12 @@ class RpcServer:
 
 def _bounds(options: ServerOptions, longest: int) -> Sequence[tuple[str, int]]:
     """What a peer may take of the server; each address has its connections for itself."""
-    connections = options.worker_count + CONNECTIONS_PER_SESSION * options.max_sessions
     return (
         ("grpc.max_receive_message_length", longest),
         ("grpc.max_concurrent_streams", STREAMS_PER_THREAD * options.thread_count),
-        ("grpc.max_allowed_incoming_connections", connections),
+        ("grpc.max_allowed_incoming_connections", _connections(options)),
     )
+
+
+def _connections(options: ServerOptions) -> int:
+    return options.worker_count + CONNECTIONS_PER_SESSION * options.max_sessions
