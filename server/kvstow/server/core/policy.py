@@ -11,6 +11,9 @@ the block warm, but is no use of it.
 
 Every batch of slots is given in prefix order, head first, and, but for `touch` and `refresh`, names a slot at most once. A prefix is
 worth nothing without its head, so of one batch the head ends up warmer than the tail: tails are evicted before heads.
+
+Between batches nothing says which block stands on which: keys are opaque. A tail that is stored after its head was stored or loaded
+is warmer than the head, and may outlive it, until both are named in one request: looked up, loaded, or offered again.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
