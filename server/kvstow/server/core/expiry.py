@@ -1,12 +1,16 @@
 """What happens because time has passed."""
 
 from dataclasses import dataclass
+from itertools import islice
 
 from .books import Books
 from .deadlines import GraceDue, LeaseDue, SweepDue, TransferDue
 from .events import LeaseExpired, TransferOverdue
 from .lives import end_session
 from .types import LeaseId, SessionEnd, SessionId, TransferId
+
+EXPIRE_LIMIT = 1 << 9
+"""Leases and transfers that one call handles, each in some microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class Expired:
 def expire(books: Books, *, now: float) -> Expired:
     """See `Ledger.expire`."""
     leases, overdue, sessions = [], [], []
-    for due in books.deadlines.pop_due(now):
+    for due in islice(books.deadlines.pop_due(now), EXPIRE_LIMIT):
         match due:
             case LeaseDue(lease):
                 _expire_lease(books, lease, now)
@@ -32,6 +36,7 @@ def expire(books: Books, *, now: float) -> Expired:
             case GraceDue(session):
                 end_session(books, session, SessionEnd.STREAM_LOST, now=now)
                 sessions.append(session)
+                break  # it may have had thousands of leases and transfers; the next one is for the next call
             case SweepDue():
                 pass  # the caller sweeps after this
     books.pool.tighten(books.limits.max_tightened)

@@ -250,7 +250,8 @@ class Ledger:
             self._books.tell(session, Draining(), now)
 
     def expire(self, *, now: float) -> expiry.Expired:
-        """Do what fell due: leases expire, transfers become overdue, sessions without a stream end; then `sweep`."""
+        """Do what fell due, as much as one call may: leases expire, transfers become overdue, sessions without a stream
+        end. What is left stays due; then `sweep`."""
         return expiry.expire(self._books, now=now)
 
     def next_deadline(self) -> float | None:
