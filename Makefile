@@ -61,7 +61,7 @@ $(WEIGHTS): $(DEMO)
 demo: $(WEIGHTS) ## kill a real engine and see the next one get its KV cache back
 	@$(BIN)/python -m examples.demo
 
-test: $(WEIGHTS) ## run every test that needs no accelerator
+test: $(WEIGHTS) ## run every test that needs neither an accelerator nor minutes
 	$(BIN)/python -m pytest -m 'not gpu and not prometheus and not exhaustive'
 
 test-exhaustive: $(SETUP) ## run the tests that take minutes: every state of a larger small world
