@@ -214,17 +214,6 @@ def test_after_a_restart_a_long_request_is_looked_through_in_pieces(small_steps:
     assert stored_keys(engine) == full_keys(request.tokens, 70)
 
 
-def test_what_another_engine_was_storing_is_offered_again_while_the_request_runs() -> None:
-    engine = SimulatedEngine(LARGE)
-    engine.session.faults.busy = True
-    request = engine.add(PROMPT, 60, False)
-    step_until(engine, lambda: request.num_computed_tokens > 14)
-    assert not engine.session.stored
-    engine.session.faults.busy = False
-    step_until(engine, lambda: full_keys(request.tokens, 14) <= stored_keys(engine))
-    assert request.stage is Stage.RUNNING
-
-
 def test_lazily_too_it_is_offered_again() -> None:
     engine = SimulatedEngine(SMALL, lazy=True)
     engine.session.faults.busy = True

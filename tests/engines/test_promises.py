@@ -4,6 +4,7 @@ from unittest.mock import patch
 
 import pytest
 
+from engines.copies import Faults
 from engines.driving import (
     LARGE,
     MOST_STEPS,
@@ -62,13 +63,14 @@ def test_one_transfer_a_step_whatever_the_number_of_requests() -> None:
         assert len(store.call_args.args[0][0]) == 3
 
 
-def test_what_was_refused_is_offered_again_while_the_request_runs() -> None:
+@pytest.mark.parametrize("faults", [Faults(full=True), Faults(busy=True)], ids=["full", "busy"])
+def test_what_was_refused_is_offered_again_while_the_request_runs(faults: Faults) -> None:
     engine = SimulatedEngine(LARGE)
-    engine.session.faults.full = True
+    engine.session.faults = faults
     request = engine.add(PROMPT, 60, False)
     step_until(engine, lambda: request.num_computed_tokens > 14)
     assert not engine.session.stored
-    engine.session.faults.full = False
+    engine.session.faults = Faults()
     step_until(engine, lambda: full_keys(request.tokens, 14) <= stored_keys(engine))
     assert request.stage is Stage.RUNNING
 
