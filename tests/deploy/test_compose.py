@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kvstow.server.__main__ import STREAM_GRACE_S
 from kvstow.server.command_line import load
 from kvstow.server.config import PREFIX, Config
+from kvstow.server.process import STREAM_GRACE_S
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 COMPOSE = DEPLOY / "compose.yaml"

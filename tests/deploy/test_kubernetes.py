@@ -8,9 +8,9 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
 from kvstow.client.target import socket_path
-from kvstow.server.__main__ import STREAM_GRACE_S
 from kvstow.server.command_line import CLIENT_VARIABLES, load
 from kvstow.server.config import PREFIX, Config
+from kvstow.server.process import STREAM_GRACE_S
 from kvstow.server.rpc.server import DEVICE, LIVENESS, READINESS
 from support.manifests import (
     KUBERNETES,

@@ -15,8 +15,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 from structlog.testing import capture_logs
 
-from kvstow.server.__main__ import HEALTH_PERIOD_S
 from kvstow.server.notify import ServiceManager
+from kvstow.server.process import HEALTH_PERIOD_S
 from support.client_engine import connected_engine
 from support.kvstowd import COMMAND, WITH_A_BUG, Kvstowd, environment, running_kvstowd
 from support.waiting import DEADLINE_S, wait_for

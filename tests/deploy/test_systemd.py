@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kvstow.server.__main__ import HEALTH_PERIOD_S, STREAM_GRACE_S
 from kvstow.server.config import PREFIX, Config
+from kvstow.server.process import HEALTH_PERIOD_S, STREAM_GRACE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "kvstowd.service"

@@ -36,13 +36,17 @@ def test_what_is_older_than_the_generated_code_needs_is_named(
     assert unmet(installed.__getitem__) == complaint
 
 
-def test_an_old_library_ends_every_command_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_library_ends_every_command_with_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     old = {"grpcio": "1.71.2", "protobuf": "4.25.0"}
     monkeypatch.setattr("kvstow.cli.__main__.version", old.__getitem__)
     with pytest.raises(SystemExit) as end:
         __main__.main()
-    assert "protobuf 4.25.0 is older than 5.29" in str(end.value)
-    assert "pip install --upgrade" in str(end.value)
+    assert end.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "protobuf 4.25.0 is older than 5.29" in line
+    assert "pip install --upgrade" in line
 
 
 def test_the_libraries_here_will_do(tmp_path: Path) -> None:
