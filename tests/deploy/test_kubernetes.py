@@ -29,7 +29,7 @@ from support.manifests import (
 
 KUBERNETES_VERSIONS = ("1.36", "1.37")
 OWN_KINDS = {"PodMonitor", "PrometheusRule"}
-"""The Prometheus Operator's, whose schemas no package brings."""
+"""The Prometheus Operator's, which are not of Kubernetes: see `test_operator.py`."""
 
 BOOKS_BYTES = 512 << 20
 """What the daemon may need besides its pool: the process itself, and the books of a million blocks."""
