@@ -2,7 +2,7 @@
 counting, without asking the eviction policy anything.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pytest
 
@@ -16,15 +16,25 @@ ALL = (1, 2, 3, 4)
 
 
 class WatchedLru(Lru):
-    """Lru that remembers what it was asked to do with how many slots."""
+    """Lru that remembers what it was asked since the last `watch`, until somebody recounts the books."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []
+        self._watched = False
+
+    def watch(self) -> None:
+        """Forget what was asked before."""
+        self.asked.clear()
+        self._watched = True
 
     def insert(self, slots: Sequence[int]) -> None:
         self._remember("insert", len(slots))
         super().insert(slots)
+
+    def restore(self, slots: Sequence[int]) -> None:
+        self._remember("restore", len(slots))
+        super().restore(slots)
 
     def withdraw(self, slots: Sequence[int]) -> None:
         self._remember("withdraw", len(slots))
@@ -39,12 +49,24 @@ class WatchedLru(Lru):
         super().refresh(slots)
 
     def evict(self, count: int, protected: Collection[int]) -> list[int]:
-        self._remember("evict", count)
+        self._remember(f"evict {count}")
         return super().evict(count, protected)
 
-    def _remember(self, verb: str, count: int) -> None:
-        if count:
-            self.asked.append(f"{verb} {count}")
+    def order(self) -> Iterator[int]:
+        self._remember("order")
+        return super().order()
+
+    def __len__(self) -> int:
+        self._remember("length")
+        return super().__len__()
+
+    def check(self) -> None:
+        self._watched = False
+        super().check()
+
+    def _remember(self, verb: str, count: int | None = None) -> None:
+        if self._watched and count != 0:
+            self.asked.append(verb if count is None else f"{verb} {count}")
 
 
 class Pool:
@@ -71,7 +93,7 @@ class Pool:
 
     def offer(self, *keys: int) -> str:
         """Offer blocks; what the policy was asked before is forgotten."""
-        self.policy.asked.clear()
+        self.policy.watch()
         return self.engine.begin_store(keys).statuses
 
 
