@@ -1,5 +1,6 @@
 """`kvstow`, and `python -m kvstow.cli`."""
 
+import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -10,6 +11,9 @@ from .runtime import unmet
 
 def main() -> None:
     """Run the command that the command line names."""
+    os.environ.setdefault(
+        "GRPC_VERBOSITY", "NONE"
+    )  # its lines would stand beside the one of the error
     if complaint := unmet(version):
         _end(f"{complaint}. Install what kvstow needs: pip install --upgrade kvstow")
     try:

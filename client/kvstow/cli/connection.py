@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from kvstow.client import Client, Credentials, Refused, Unreachable
+from kvstow.client import Client, Credentials, Refused, TlsFailed, Unreachable
 from kvstow.client.target import check_target, is_listening, socket_path
 
 REFUSED = 1
@@ -50,6 +50,8 @@ def connected(target: str) -> Iterator[Client]:
 
 def why_unreachable(target: str, error: Unreachable) -> str:
     """What is wrong, and what to do."""
+    if isinstance(error, TlsFailed):
+        return str(error)
     owner = _owner_who_excludes_us(target)
     if owner is not None:
         return (

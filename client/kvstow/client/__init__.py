@@ -27,7 +27,7 @@ from .calls import Budgets
 from .client import Client
 from .counters import Counters
 from .credentials import Credentials
-from .errors import KvstowError, Refused, TimedOut, Unreachable
+from .errors import KvstowError, Refused, TimedOut, TlsFailed, Unreachable
 from .events import Callbacks, SessionEvent
 from .fences import FenceSlots
 from .hits import Blocks, GroupHits, Hits, Keys
@@ -81,6 +81,7 @@ __all__ = [
     "SpaceReset",
     "Ticket",
     "TimedOut",
+    "TlsFailed",
     "Transfer",
     "TransferOverdue",
     "TransferState",

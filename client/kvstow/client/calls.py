@@ -20,7 +20,17 @@ from kvstow.v1 import admin_pb2_grpc, cache_pb2, cache_pb2_grpc
 
 from .breaker import Breaker
 from .credentials import Credentials, Token, open_channel
-from .errors import BOOT_ID_KEY, EndedCall, Refused, Restarted, TimedOut, Unreachable, error_of
+from .errors import (
+    BOOT_ID_KEY,
+    EndedCall,
+    KvstowError,
+    Refused,
+    Restarted,
+    TimedOut,
+    Unreachable,
+    error_of,
+)
+from .handshakes import Handshakes
 
 ReplyT_co = TypeVar("ReplyT_co", covariant=True)
 
@@ -92,6 +102,7 @@ class Calls:
         self._process_id = os.getpid()
         self._token = Token(credentials.token_file) if credentials.token_file else None
         self._channel = open_channel(target, credentials, CHANNEL_OPTIONS)
+        self._handshakes = Handshakes(target, credentials)
         self.cache = cache_pb2_grpc.CacheServiceStub(self._channel)
         self.admin = admin_pb2_grpc.AdminServiceStub(self._channel)
         self.breaker = Breaker(time.monotonic)
@@ -116,7 +127,7 @@ class Calls:
             Refused: the daemon said no.
             Unreachable: the call ended without an answer.
         """
-        return _reply(self.begin(method, request, boot_id, limit_s), None, boot_id)
+        return self._reply(self.begin(method, request, boot_id, limit_s), None, boot_id)
 
     def begin(
         self, method: Any, request: Any, boot_id: str = "", limit_s: float | None = None
@@ -147,7 +158,7 @@ class Calls:
             Unreachable: the call ended without an answer.
         """
         try:
-            reply = _reply(call, min(budget_s, threading.TIMEOUT_MAX), boot_id)
+            reply = self._reply(call, min(budget_s, threading.TIMEOUT_MAX), boot_id)
         except Refused:
             self.breaker.succeed()
             raise
@@ -178,6 +189,26 @@ class Calls:
         if not self.inherited:
             self._channel.close()
 
+    def _reply(
+        self, call: PendingCall[ReplyT_co], budget_s: float | None, boot_id: str
+    ) -> ReplyT_co:
+        try:
+            reply = call.result(budget_s)
+        except grpc.FutureTimeoutError:
+            raise TimedOut(f"no answer within {budget_s} s") from None
+        except (grpc.RpcError, grpc.FutureCancelledError):
+            raise self._error(call) from None
+        answered_by = dict(call.trailing_metadata() or ()).get(BOOT_ID_KEY, boot_id)
+        if boot_id and answered_by != boot_id:
+            raise Restarted(f"daemon process {answered_by!r} answered, not {boot_id!r}")
+        return reply
+
+    def _error(self, call: EndedCall) -> KvstowError:
+        error = error_of(call)
+        if isinstance(error, Unreachable):
+            return self._handshakes.failed(call.details() or "") or error
+        return error
+
     def _metadata(self, boot_id: str) -> Sequence[tuple[str, str]]:
         """What goes with a call: which daemon process it is meant for, if that matters, and the token."""
         addressed = ((BOOT_ID_KEY, boot_id),) if boot_id else ()
@@ -198,19 +229,6 @@ class Calls:
             self.breaker.succeed()
         else:
             self.breaker.fail()
-
-
-def _reply(call: PendingCall[ReplyT_co], budget_s: float | None, boot_id: str) -> ReplyT_co:
-    try:
-        reply = call.result(budget_s)
-    except grpc.FutureTimeoutError:
-        raise TimedOut(f"no answer within {budget_s} s") from None
-    except (grpc.RpcError, grpc.FutureCancelledError):
-        raise error_of(call) from None
-    answered_by = dict(call.trailing_metadata() or ()).get(BOOT_ID_KEY, boot_id)
-    if boot_id and answered_by != boot_id:
-        raise Restarted(f"daemon process {answered_by!r} answered, not {boot_id!r}")
-    return reply
 
 
 def _ignore(call: PendingCall[Any]) -> None:

@@ -6,6 +6,7 @@ certificates are read once, when the connection is made.
 """
 
 import os
+import ssl
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -106,17 +107,32 @@ def open_channel(
     """The channel to a daemon, encrypted if it goes over TCP and there are authorities.
 
     Raises:
-        ValueError: a file cannot be read.
+        ValueError: a file cannot be read, or holds no certificate.
     """
     if credentials.ca_file is None or target.startswith("unix:"):
         return grpc.insecure_channel(channel_target(target), options)
     cert, key = credentials.cert_file, credentials.key_file
-    secrets = grpc.ssl_channel_credentials(
-        _read(credentials.ca_file),
-        None if key is None else _read(key),
-        None if cert is None else _read(cert),
-    )
+    pem = [_read(path) for path in (credentials.ca_file, key, cert) if path is not None]
+    _check_certificates(credentials.ca_file, cert, key)
+    secrets = grpc.ssl_channel_credentials(*pem)
     return grpc.secure_channel(channel_target(target), secrets, options)
+
+
+def _check_certificates(ca_file: Path, cert_file: Path | None, key_file: Path | None) -> None:
+    """Find out what gRPC would not say: that it cannot use what was read."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(ca_file)
+    except OSError as error:
+        raise ValueError(f"{ca_file} holds no certificates of authorities: {error}") from None
+    if cert_file is None or key_file is None:
+        return
+    try:
+        context.load_cert_chain(cert_file, key_file, password="")  # nobody is asked for one
+    except OSError as error:
+        raise ValueError(
+            f"{cert_file} and {key_file} are no certificate and its key: {error}"
+        ) from None
 
 
 def _read_metadata(path: Path) -> Sequence[tuple[str, str]]:

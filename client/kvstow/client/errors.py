@@ -73,6 +73,20 @@ class Unreachable(KvstowError):
     """The call ended without the daemon's answer; whether it was carried out is unknown."""
 
 
+class TlsFailed(Unreachable):
+    """No connection was made: the two sides do not agree on TLS, or one does not accept the other's certificate.
+
+    Attributes:
+        found: what was seen.
+        next_step: what to do about it.
+    """
+
+    def __init__(self, found: str, next_step: str) -> None:
+        super().__init__(f"{found}; {next_step}")
+        self.found = found
+        self.next_step = next_step
+
+
 class TimedOut(Unreachable):
     """The budget is used up. The call goes on, and its answer may still come."""
 

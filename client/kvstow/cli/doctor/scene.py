@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
-from kvstow.client import Client, KvstowError, Refused
+from kvstow.client import Client, KvstowError, Refused, TlsFailed
 from kvstow.client.target import socket_path
 from kvstow.v1 import admin_pb2, cache_pb2
 
@@ -140,6 +140,8 @@ def look(target: str, client: Client, wanted_bytes: int | None) -> Scene:
             answer = _ask(client)
         except Refused as refused:
             trouble = f"it refuses: {refused}", refused.next_step or "see docs/security.md"
+        except TlsFailed as error:
+            trouble = error.found, error.next_step
         except KvstowError as error:
             advice = "see the daemon's log, and whether its process is stopped or short of CPU"
             trouble = f"it does not answer: {error}", advice
