@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kvstow.server.core.requests import StreamEnd
-from kvstow.server.core.types import SessionEnd
+from kvstow.server.core.types import Hold, SessionEnd
 from kvstow.server.daemon.processes import is_ending
 from support.daemons import Rig
 from support.engine import Engine, keys
@@ -31,12 +31,17 @@ def test_a_death_ends_the_session_and_frees_what_it_held(
     rig: Rig, child: subprocess.Popen[bytes]
 ) -> None:
     engine = Engine(rig.daemon, rig.place, process=named(child.pid))
+    engine.store(keys(3, 4), [2, 3])
+    engine.lookup(keys(3, 4), hold=Hold.PREFIX)
     let_go = rig.hold(count=1)
     held = engine.begin_store(keys(1, 2), [0, 1])
     rig.wait_held(1)
     child.kill()
     wait_for(lambda: not rig.daemon.snapshot().sessions, "the end of the session")
     rig.daemon.check()
+    assert rig.daemon.snapshot().leases == ()
+    (table,) = rig.daemon.snapshot().tables
+    assert (table.held, table.evictable, table.quarantined) == (0, 2, 2)
     assert engine.stream.next(0) is None
     assert engine.stream.end is StreamEnd.LOST
     assert rig.daemon.snapshot().counters.session_ends[SessionEnd.PROCESS_DIED.value] == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kvstow.server.core.types import Group, Layout, TransferId
+from kvstow.server.core.types import Group, Hold, Layout, TransferId, TransferState
 from support.daemons import Rig, running_daemon
 from support.engine import BLOCK_COUNT, Engine, identity, keys
 from support.machines import Machine
@@ -17,6 +17,26 @@ def test_blocks_come_back_to_other_places_of_another_engine(rig: Rig) -> None:
     writer.store(keys(1, 2, 3, 4), [3, 9, 0, 15])
     assert reader.hits(keys(1, 2, 3, 4, 5)).hit_count == 4
     reader.load(keys(1, 2, 3, 4), [5, 4, 11, 2])
+
+
+def test_what_is_held_is_loaded_although_another_engine_wants_its_room(machine: Machine) -> None:
+    numbers = list(range(10))
+    wanted, others = keys(*numbers), keys(*range(10, 20))
+    with running_daemon(machine=machine, blocks=10) as rig:
+        reader, writer = Engine(rig.daemon, rig.place), Engine(rig.daemon, rig.place)
+        reader.store(wanted, numbers)
+        lease = reader.lookup(wanted, hold=Hold.PREFIX).lease
+        assert writer.begin_store(others, numbers).statuses == "N" * 10
+
+        let_go = rig.hold(count=1)
+        load = reader.begin_load(wanted, numbers[::-1], lease=lease)
+        rig.wait_held(1)
+        assert writer.begin_store(others, numbers).statuses == "N" * 10
+        let_go()
+        assert reader.ended(load.transfer).state is TransferState.DONE
+        reader.verify(wanted, numbers[::-1])
+        writer.store(others, numbers)
+        assert reader.hits(wanted).hit_count == 0
 
 
 @pytest.mark.parametrize("layout", [TWO_RANKS, REPLICATED], ids=["sharded", "replicated"])
