@@ -8,15 +8,32 @@ import pytest
 from device.stub import compiled, library
 from kvstow.client import Client
 from support.kvstowd import Kvstowd, environment, running_kvstowd
+from support.waiting import wait_for
 
 FIRST = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 
 
 @pytest.fixture
-def driver(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def hanging(directory: Path) -> Path:
+    """While this file is there, calls of the driver do not return."""
+    return directory / "hanging"
+
+
+def reached(hanging: Path) -> Path:
+    """The file that says that a call does not return."""
+    return hanging.with_suffix(".reached")
+
+
+@pytest.fixture
+def driver(directory: Path, hanging: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every daemon finds this driver where the system would have one."""
     (directory / "libcuda.so.1").symlink_to(library("13"))
-    with_driver = {**environment(), "LD_LIBRARY_PATH": str(directory)}
+    with_driver = {
+        **environment(),
+        "LD_LIBRARY_PATH": str(directory),
+        "STUB_HANG": str(hanging),
+        "STUB_REACHED": str(reached(hanging)),
+    }
     monkeypatch.setattr("support.kvstowd.environment", lambda: with_driver)
 
 
@@ -47,6 +64,34 @@ def test_a_pool_that_is_not_page_locked_is_loud(directory: Path) -> None:
         )
         daemon.terminate()
         assert daemon.wait_exit() == 0
+
+
+LEFT = "leaving with calls of the CUDA driver that do not return"
+
+
+@compiled
+@pytest.mark.usefixtures("driver")
+def test_a_driver_that_hangs_keeps_no_daemon_from_ending(directory: Path, hanging: Path) -> None:
+    """Not even by what the driver does when a process exits."""
+    daemon = Kvstowd(directory, drain_grace_s=1)
+    daemon.wait_ready()
+    hanging.touch()
+    daemon.terminate()
+    assert daemon.wait_exit() == 0
+    assert daemon.wait_line(LEFT)["threads"] == ["gpu-0"]
+    assert not daemon.socket.exists()
+
+
+@compiled
+@pytest.mark.usefixtures("driver")
+def test_a_start_that_hangs_in_page_locking_can_be_stopped(directory: Path, hanging: Path) -> None:
+    hanging.touch()
+    daemon = Kvstowd(directory, drain_grace_s=1)
+    wait_for(reached(hanging).exists, "page-locking that hangs")
+    daemon.terminate()
+    assert daemon.wait_exit() == 0
+    assert daemon.wait_line("stopped before it was ready")
+    assert daemon.wait_line(LEFT)
 
 
 def test_cuda_that_is_asked_for_and_not_there_is_one_line(directory: Path) -> None:

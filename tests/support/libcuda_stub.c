@@ -4,11 +4,13 @@
  * -DHEADER='<cuda.h>' the compiler compares every function with NVIDIA's own header. -DBATCHES=12 or 13 adds the copies in
  * batches as CUDA 12.8 and 13.0 have them.
  */
+#include <fcntl.h>
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifdef HEADER
 #include HEADER
@@ -54,7 +56,9 @@ typedef struct { uint64_t start, size; } range;
 /* What is there, for the test to look at: mappings, locked pieces, streams and events, contexts. */
 int64_t stub_mapped, stub_locked, stub_made, stub_contexts, stub_batches;
 
-/* While it is not zero, nobody returns from the initialization or from waiting for a stream. */
+/* While it is not zero, nobody returns from the initialization or from waiting for a stream; nor, while the file that
+ * STUB_HANG names is there, from page-locking, from undoing it, or from the end of the process: then the file that
+ * STUB_REACHED names is there, too. */
 int64_t stub_hanging;
 
 static range mappings[MOST], locked[MOST];
@@ -110,6 +114,17 @@ static void hang(void)
     while (__atomic_load_n(&stub_hanging, __ATOMIC_SEQ_CST))
         sched_yield();
 }
+
+static void hang_with_file(void)
+{
+    const char *path = getenv("STUB_HANG"), *reached = getenv("STUB_REACHED");
+    while (path != NULL && access(path, F_OK) == 0) {
+        close(creat(reached, 0600));
+        usleep(1000);
+    }
+}
+
+__attribute__((destructor)) static void end(void) { hang_with_file(); }
 
 CUresult cuInit(unsigned int flags)
 {
@@ -194,6 +209,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *start, size_t *size, CUdeviceptr a
 CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 {
     NEED_CONTEXT;
+    hang_with_file();
     if (flags != 1)
         return INVALID_VALUE;
     if (find(locked, (uintptr_t)address, 1))
@@ -204,6 +220,7 @@ CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 CUresult cuMemHostUnregister(void *address)
 {
     NEED_CONTEXT;
+    hang_with_file();
     return drop(locked, (uintptr_t)address, &stub_locked) ? NOT_LOCKED : OK;
 }
 

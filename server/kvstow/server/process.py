@@ -30,7 +30,7 @@ from kvstow.server.config import Config
 from kvstow.server.daemon import Daemon
 from kvstow.server.daemon.devices import Hardware
 from kvstow.server.device.base import DeviceError
-from kvstow.server.device.choice import Choice, Wishes, choose_devices
+from kvstow.server.device.choice import Choice, Wishes, choose_devices, threads_in_a_driver
 from kvstow.server.device.faults import FaultyDevice
 from kvstow.server.device.pool import HostPool
 from kvstow.server.logs import set_up_logging
@@ -98,6 +98,7 @@ def main() -> int:
         return 0
     _log.info("settings", **{name: value for name, value, _ in settings if value})
     _allow_open_files()
+    code = 0
     try:
         with ExitStack() as stack:
             _run(config, options, StopSignals(), ServiceManager(os.environ), stack)
@@ -105,8 +106,11 @@ def main() -> int:
         _log.info("stopped before it was ready")
     except (StartError, DeviceError, SocketError) as error:
         sys.stderr.write(f"kvstowd: {error}\n")
-        return 1
-    return 0
+        code = 1
+    if hanging := threads_in_a_driver():
+        _log.warning("leaving with calls of the CUDA driver that do not return", threads=hanging)
+        os._exit(code)  # the driver's own clean-up at an exit might wait for them
+    return code
 
 
 def _run(

@@ -1,6 +1,7 @@
 """How the parts of the daemon are put together from its settings."""
 
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ from kvstow.server.core.admission import Admission
 from kvstow.server.core.ledger import Ledger
 from kvstow.server.core.policy import make_policy
 from kvstow.server.core.types import SessionId
-from kvstow.server.device.base import Device
+from kvstow.server.device.base import CLOSE_S, Device
 
 from .attachments import Attachments
 from .closing import Closing
@@ -27,6 +28,10 @@ from .upkeep import Upkeep
 
 SIGHTINGS = 1 << 16
 """Blocks whose offers are counted when not every first offer is stored."""
+
+
+LEAST_CLOSE_S = 1.0
+"""Devices that do not hang close in less; they are given so long also where copies are given no grace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +54,14 @@ class Parts:
         self.closer.start(self.closing.work)
         self.sessions.processes.start()
 
-    def stop(self) -> None:
-        """Stop the threads; returns when they have ended."""
+    def stop(self, grace_s: float) -> None:
+        """Stop the threads and close the devices; those that hang are given `grace_s`, in all, or what `CLOSE_S` says."""
+        limit_s = min(max(grace_s, LEAST_CLOSE_S), CLOSE_S)
+        until = time.monotonic() + limit_s
         self.timer.stop()
-        self.closer.stop()
+        self.closer.stop(limit_s)
         self.sessions.processes.stop()
+        self.devices.device.close(max(until - time.monotonic(), 0.0))
 
 
 def assemble(

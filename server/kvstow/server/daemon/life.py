@@ -67,7 +67,6 @@ class Life:
     ) -> None:
         self.boot_id = uuid.uuid4().hex
         self._config = config
-        self._device = device
         self._clock = clock
         self._after_growth = after_growth
         self._began_at = clock()
@@ -112,8 +111,7 @@ class Life:
                 ledger.end_session(session, SessionEnd.SHUTDOWN, now=self._clock())
                 self._sessions.leave(session, StreamEnd.SHUTDOWN)
             self._guard.stop_waiting()
-        self._parts.stop()
-        self._device.close()
+        self._parts.stop(self._config.drain_grace_s)
 
     @property
     def health(self) -> Health:

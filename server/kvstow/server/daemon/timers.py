@@ -39,12 +39,16 @@ class Timer:
         """Look again now; may be called from any thread."""
         self._wake.set()
 
-    def stop(self) -> None:
-        """End the thread; returns when it has ended. What is due is not done any more."""
+    def stop(self, limit_s: float | None = None) -> None:
+        """End the thread; returns when it has ended. What is due is not done any more.
+
+        Args:
+            limit_s: how long to wait for it, if its work may hang.
+        """
         self._stopping = True
         self._wake.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(limit_s)
 
     def _run(self, work: Callable[[], float]) -> None:
         while not self._stopping:

@@ -15,6 +15,9 @@ from kvstow.server.core.spans import Spans
 
 from .handles import CudaEventHandle, Handle
 
+CLOSE_S = 15.0
+"""How long all devices together may take to close."""
+
 
 class DeviceError(Exception):
     """Engine or host memory could not be opened, grown, locked or closed; the message says what, where and which number."""
@@ -236,9 +239,13 @@ class Device(Copier, Protocol):
         """How each device fares; cheap, and answered at once even by a device that hangs."""
         ...
 
-    def close(self) -> None:
+    def close(self, limit_s: float = CLOSE_S) -> None:
         """Stop the threads after the pieces they are in, and unmap what is still open.
 
         What was not copied by then ends as failed. Copies that are to be finished must be waited for before.
+
+        Args:
+            limit_s: how long to wait for calls that may hang, all together; what they keep, the end of the process gives
+                back.
         """
         ...

@@ -1,5 +1,6 @@
 """Which devices a daemon has: host memory always, GPUs if it is to use them and can."""
 
+import threading
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -70,6 +71,12 @@ def choose_devices(pool: HostPool, wishes: Wishes) -> Choice:
     device = Devices(host, NoCuda(cuda_off) if cuda is None else cuda)
     pinned = wishes.pinned and cuda is not None
     return Choice(device, host.kernel_name, cuda, cuda_off, pinned)
+
+
+def threads_in_a_driver() -> list[str]:
+    """Names of the threads of GPUs that still run. Once the devices are closed, a call of the driver keeps these."""
+    names = [thread.name for thread in threading.enumerate()]
+    return sorted(name for name in names if name.startswith("gpu-"))
 
 
 def _find_cuda(pool: HostPool, wishes: Wishes) -> tuple[CudaDevice | None, str]:

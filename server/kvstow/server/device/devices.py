@@ -6,6 +6,7 @@ Decided here: which device that is, and what is said when it is not there. Any t
 from collections.abc import Sequence
 
 from .base import (
+    CLOSE_S,
     Copy,
     CudaOffError,
     Device,
@@ -64,9 +65,9 @@ class Devices:
         """See `Device.health`."""
         return [*self._host.health(), *self._cuda.health()]
 
-    def close(self) -> None:
+    def close(self, limit_s: float = CLOSE_S) -> None:
         """See `Device.close`."""
-        self._cuda.close()
+        self._cuda.close(limit_s)
         self._host.close()
 
     def _of(self, region: Region) -> Device:
@@ -115,5 +116,5 @@ class NoCuda:
         """There is nothing to be healthy."""
         return ()
 
-    def close(self) -> None:
+    def close(self, limit_s: float = CLOSE_S) -> None:
         """There is nothing to close."""

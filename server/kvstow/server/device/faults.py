@@ -19,6 +19,7 @@ from typing import NewType, TypeAlias
 from kvstow.server.core.spans import without_blocks
 
 from .base import (
+    CLOSE_S,
     Copy,
     CopyOwner,
     Device,
@@ -188,12 +189,12 @@ class FaultyDevice:
         held = Counter((each.copy.regions[0].device, each.copy.direction) for each in self.held())
         return [_with_held(found, held) for found in self._inner.health()]
 
-    def close(self) -> None:
+    def close(self, limit_s: float = CLOSE_S) -> None:
         """See `Device.close`; what is held ends as failed."""
         with self._lock:
             self._closed = True
             held = self._take(tuple(self._held))
-        self._inner.close()
+        self._inner.close(limit_s)
         self._go_on(held)
 
     def _meet(self, copy: Copy) -> tuple[RuleId, Fault] | None:

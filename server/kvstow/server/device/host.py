@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from kvstow.server.core.spans import Spans
 
 from .base import (
+    CLOSE_S,
     Copy,
     CudaOffError,
     DeviceError,
@@ -129,8 +130,8 @@ class HostDevice:
         """See `Copier.queue_depth`."""
         return self._streams.queue_depth(direction)
 
-    def close(self) -> None:
-        """See `Device.close`."""
+    def close(self, limit_s: float = CLOSE_S) -> None:
+        """See `Device.close`: nothing here hangs."""
         self._streams.close()
         with self._lock:
             self._open.clear()

@@ -1,4 +1,4 @@
-"""How much memory this process may still take, and what says so.
+"""How much memory this process may still take, and how much there is at all; and what says so.
 
 Decided here: which bounds there are and how to read them. A bound that cannot be read is not a bound.
 The roots of the kernel's file systems are arguments, so that other machines can be described in tests.
@@ -23,11 +23,15 @@ class Bound:
         free_bytes: what may still be taken.
         source: what sets the bound, in the words of its documentation.
         remedy: what a person may do about it.
+        total_bytes: what could be taken if nobody else had any of it.
+        whole: what says so.
     """
 
     free_bytes: int
     source: str
     remedy: str
+    total_bytes: int
+    whole: str
 
 
 def file_bounds(directory: Path | None, proc: Path = PROC, sys: Path = SYS) -> Iterator[Bound]:
@@ -45,34 +49,54 @@ def file_bounds(directory: Path | None, proc: Path = PROC, sys: Path = SYS) -> I
         mount = os.statvfs(directory)
         page_bytes = mount.f_bsize
         if mount.f_blocks:  # a mount without a size of its own reports none
-            free = mount.f_bavail * mount.f_frsize
-            yield Bound(free, f"free space in {directory}", "remount it with a larger size")
-    huge_pages = sys / f"kernel/mm/hugepages/hugepages-{page_bytes // 1024}kB/free_hugepages"
+            free, total = mount.f_bavail * mount.f_frsize, mount.f_blocks * mount.f_frsize
+            remedy = "remount it with a larger size"
+            yield Bound(free, f"free space in {directory}", remedy, total, f"size of {directory}")
+    huge_pages = sys / f"kernel/mm/hugepages/hugepages-{page_bytes // 1024}kB"
     if huge_pages.exists():
         # Reserved at an earlier time: they count neither as available nor against a group's limit.
-        free = int(huge_pages.read_text()) * page_bytes
-        yield Bound(free, str(huge_pages), "reserve more huge pages in nr_hugepages beside it")
+        yield _reserved(huge_pages / "free_hugepages", huge_pages / "nr_hugepages", page_bytes)
     else:
         yield available(proc)
         yield from _group_bounds(proc, sys)
+
+
+def _reserved(left: Path, reserved: Path, page_bytes: int) -> Bound:
+    """Huge pages of one size."""
+    free, total = (int(path.read_text()) * page_bytes for path in (left, reserved))
+    return Bound(
+        free,
+        str(left),
+        f"reserve more huge pages in {reserved.name} beside it",
+        total,
+        str(reserved),
+    )
 
 
 def _process_bounds(proc: Path) -> Iterator[Bound]:
     """The limits of `ulimit`."""
     file_bytes, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if file_bytes != resource.RLIM_INFINITY:
-        yield Bound(file_bytes, "RLIMIT_FSIZE", "raise it (ulimit -f)")
+        remedy = "raise it (ulimit -f)"
+        yield Bound(file_bytes, "RLIMIT_FSIZE", remedy, file_bytes, "RLIMIT_FSIZE")
     address_bytes, _ = resource.getrlimit(resource.RLIMIT_AS)
     if address_bytes != resource.RLIM_INFINITY:
         used = int((proc / "self/statm").read_text().split()[0]) * mmap.PAGESIZE
-        yield Bound(address_bytes - used, "RLIMIT_AS", "raise it (ulimit -v)")
+        free, remedy = address_bytes - used, "raise it (ulimit -v)"
+        yield Bound(free, "RLIMIT_AS", remedy, address_bytes, "RLIMIT_AS")
 
 
 def available(proc: Path = PROC) -> Bound:
     """What the machine can give without swapping."""
     lines = (proc / "meminfo").read_text().splitlines()
     sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-    return Bound(sizes["MemAvailable"], "MemAvailable in /proc/meminfo", "end other processes")
+    return Bound(
+        sizes["MemAvailable"],
+        "MemAvailable in /proc/meminfo",
+        "end other processes",
+        sizes["MemTotal"],
+        "MemTotal in /proc/meminfo",
+    )
 
 
 def _group_bounds(proc: Path, sys: Path) -> Iterator[Bound]:
@@ -107,7 +131,8 @@ def _group_bound(
     if limit != "max":
         droppable = {name: int(value) for name, value in (line.split() for line in stat)}
         free = int(limit) - usage + droppable.get(cache_name, 0)
-        yield Bound(free, f"memory limit in {place / limit_name}", "raise the container's limit")
+        source = f"memory limit in {place / limit_name}"
+        yield Bound(free, source, "raise the container's limit", int(limit), source)
 
 
 def readable(size_bytes: int) -> str:

@@ -129,6 +129,23 @@ def _new_file(directory: Path | None) -> IO[bytes]:
     return tempfile.TemporaryFile(prefix="kvstow-", dir=directory)
 
 
+def check_capacity(size_bytes: int, directory: Path | None = None) -> None:
+    """Refuse a pool that could not be had even if nobody else had any memory. It takes none itself.
+
+    Args:
+        size_bytes: size of the pool.
+        directory: where it would be taken from; None: anonymous memory.
+
+    Raises:
+        DeviceError: there is less memory.
+        OSError: the directory cannot be examined.
+    """
+    less = [bound for bound in file_bounds(directory) if bound.total_bytes < size_bytes]
+    if less:
+        found = "; ".join(f"{bound.whole} is {readable(bound.total_bytes)}" for bound in less)
+        raise DeviceError(f"{readable(size_bytes)} are more than there is: {found}")
+
+
 def _check_fit(size_bytes: int, bounds: Iterable[Bound]) -> None:
     tight = [bound for bound in bounds if bound.free_bytes < size_bytes]
     if tight:

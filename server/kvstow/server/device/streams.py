@@ -142,7 +142,7 @@ class Streams:
         """See `Device.close`.
 
         Args:
-            limit_s: how long to wait for each thread; None: until it is gone.
+            limit_s: how long to wait for the threads; None: until they are gone.
 
         Returns:
             Whether all are gone. The copies that others are in have not ended.
@@ -150,8 +150,9 @@ class Streams:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
+        until = None if limit_s is None else time.monotonic() + limit_s
         for thread in self._threads:
-            thread.join(limit_s)
+            thread.join(None if until is None else max(until - time.monotonic(), 0.0))
         return not any(thread.is_alive() for thread in self._threads)
 
     def _work(self) -> None:

@@ -10,6 +10,7 @@ readable and writable or not there, and the page of host memory that the bytes a
 """
 
 import mmap
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -159,12 +160,15 @@ class Context:
             lane.copies.give_up(reason)
 
     def stop(self, limit_s: float) -> bool:
-        """End the threads after the pieces they are in; whether each did within `limit_s` seconds.
+        """End the threads after the pieces they are in; whether all did within `limit_s` seconds.
 
-        For any thread. If they did, nothing of the daemon touches the GPU any more.
+        For any thread, and may be repeated. If they did, nothing of the daemon touches the GPU any more.
         """
-        ended = [self._room.close(limit_s)]
-        ended += [lane.copies.close(limit_s) for lane in self._lanes.values()]
+        until = time.monotonic() + limit_s
+        closes = [self._room.close, *(lane.copies.close for lane in self._lanes.values())]
+        for close in closes:  # all are told before any is waited for
+            close(0.0)
+        ended = [close(max(until - time.monotonic(), 0.0)) for close in closes]
         self._room.pass_all_on()
         return all(ended)
 

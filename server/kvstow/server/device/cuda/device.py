@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from kvstow.server.device.base import (
+    CLOSE_S,
     Copy,
     DeviceError,
     DeviceHealth,
@@ -135,25 +136,24 @@ class CudaDevice:
         """See `Device.health`."""
         return [gpu.health() for gpu in self._gpus.values()]
 
-    def close(self) -> None:
-        """See `Device.close`; what a GPU does not give back in time, the end of the process does."""
+    def close(self, limit_s: float = CLOSE_S) -> None:
+        """See `Device.close`; all GPUs are told to end before any is waited for."""
+        until = time.monotonic() + limit_s
         self._watch.stop()
-        stopped = [gpu.stop() for gpu in self._gpus.values()]
-        if not all(stopped):
+        if not _all_within(until, [gpu.stop for gpu in self._gpus.values()]):
             _log.warning(
                 "a GPU does not return from a copy: its memory stays mapped until the process ends"
             )
             return
         try:
             if self._pinned is not None:
-                self._pinned.unlock(self._first)
+                self._pinned.unlock(self._first, max(until - time.monotonic(), 0.0))
         except (CudaError, DeviceError) as error:
             _log.warning(
                 "the host pool stays page-locked until the process ends", reason=str(error)
             )
-        for gpu in self._gpus.values():
-            if not gpu.release():
-                _log.warning("a GPU is given up by the end of the process only", gpu=gpu.info.uuid)
+        if not _all_within(until, [gpu.release for gpu in self._gpus.values()]):
+            _log.warning("a GPU is given up by the end of the process only")
 
     @property
     def _first(self) -> Gpu:
@@ -165,6 +165,19 @@ class CudaDevice:
         if gpu is None:
             raise UnknownGpuError(uuid, self.uuids)
         return gpu
+
+
+def _all_within(until: float, ends: Sequence[Callable[[float], bool]]) -> bool:
+    """Begin all ends, then wait for them with one deadline; whether all were in time.
+
+    Args:
+        until: the deadline, by the monotonic clock.
+        ends: each waits for so many seconds at most, goes on waiting when called again, and says whether it is through.
+    """
+    for end in ends:
+        end(0.0)
+    in_time = [end(max(until - time.monotonic(), 0.0)) for end in ends]
+    return all(in_time)
 
 
 class Watchdog:

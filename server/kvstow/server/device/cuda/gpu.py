@@ -11,8 +11,8 @@ nobody else can say when the copy engine is through.
 """
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,6 +34,9 @@ from .control import Control, ResultT
 from .driver import OUT_OF_MEMORY, UNAVAILABLE, CudaError, Driver, GpuInfo
 from .fences import CudaFence
 from .lane import PIECE_BYTES, Path
+
+ASK_S = 0.5
+"""How often whoever waits for page-locking is asked whether to go on."""
 
 LIMIT_S = 20.0
 """Longer than a context takes to make on a busy machine, shorter than an engine waits for its attach."""
@@ -89,6 +92,8 @@ class Gpu:
         self._control: Control | None = None
         self._context: Context | None = None
         self._closing: dict[Region | CudaFence, Future[None]] = {}
+        self._released: Future[None] | None = None
+        self._ended = False
 
     def open_region(self, handle: CudaHandle, session: int) -> CudaRegion:
         """See `Device.open_region`."""
@@ -126,13 +131,19 @@ class Gpu:
         else:
             context.submit(copy)
 
-    def lock_pages(self, address: int, size_bytes: int) -> None:
-        """See `Driver.lock_pages`; takes as long as it takes."""
-        self._call("page-lock host memory", partial(self._lock_pages, address, size_bytes), None)
+    def lock_pages(self, address: int, size_bytes: int, ask: Callable[[], None]) -> None:
+        """See `PageLocks.lock_pages`; takes as long as it takes."""
+        with self._lock:
+            control = self._controlled()
+        lock = partial(self._terms.driver.lock_pages, address, size_bytes)
+        locking = control.post("page-lock host memory", partial(self._try, lock))
+        while not wait([locking], ASK_S).done:
+            ask()
+        locking.result()
 
-    def unlock_pages(self, address: int) -> None:
-        """See `Driver.unlock_pages`."""
-        self._call("unlock host memory", partial(self._unlock_pages, address), self._terms.limit_s)
+    def unlock_pages(self, addresses: Sequence[int], limit_s: float) -> None:
+        """See `PageLocks.unlock_pages`."""
+        self._call("unlock host memory", partial(self._unlock_pages, addresses), limit_s)
 
     def health(self) -> DeviceHealth:
         """See `Device.health`."""
@@ -151,23 +162,28 @@ class Gpu:
         if trouble and context is not None:
             context.give_up(f"GPU {self.info.uuid}: {trouble}")
 
-    def stop(self) -> bool:
-        """Make no more copies; whether the last piece ended in time."""
+    def stop(self, limit_s: float) -> bool:
+        """Make no more copies; whether the last piece ended within `limit_s` seconds. May be repeated."""
         context = self._context
-        limit_s = 0.0 if self._pulse.stuck() else self._terms.limit_s
-        return context is None or context.stop(limit_s)
+        return context is None or context.stop(0.0 if self._pulse.stuck() else limit_s)
 
-    def release(self) -> bool:
-        """After `stop`: close what is open, and give the context up; whether that was within the limit."""
+    def release(self, limit_s: float) -> bool:
+        """After `stop`: close what is open, and give the context up; whether that was within `limit_s` seconds.
+
+        May be repeated. From now on the GPU is not used again.
+        """
         with self._lock:
-            control, self._control = self._control, None
-        if control is None:
+            self._ended = True
+            control = self._control
+            if control is not None and self._released is None:
+                self._released = control.post("give the GPU up", self._release)
+        if control is None or self._released is None:
             return True
         try:
-            control.call("give the GPU up", self._release, self._terms.limit_s)
-        except (DeviceBusyError, CudaError):
+            self._released.result(limit_s)
+        except (TimeoutError, CudaError):
             return False  # the end of the process gives it up
-        return control.close(self._terms.limit_s)
+        return control.close(limit_s)
 
     def _open(
         self, what: str, work: Callable[[], ResultT], undo: Callable[[ResultT], None]
@@ -215,7 +231,13 @@ class Gpu:
         return control.call(what, partial(self._try, work), limit_s, undo)
 
     def _controlled(self) -> Control:
-        """The control thread; under the lock, which is held for the start of the thread only."""
+        """The control thread; under the lock, which is held for the start of the thread only.
+
+        Raises:
+            DeviceBusyError: the GPU is not used any more.
+        """
+        if self._ended:
+            raise DeviceBusyError(f"GPU {self.info.uuid} is given up: the daemon ends")
         if self._control is None:
             self._control = Control(f"gpu-{self.info.number}", self._pulse.beat())
         return self._control
@@ -241,11 +263,9 @@ class Gpu:
             self._context = Context(path, pinned=terms.pinned, pulse=self._pulse)
         return self._context
 
-    def _lock_pages(self, address: int, size_bytes: int) -> None:
-        self._terms.driver.lock_pages(address, size_bytes)
-
-    def _unlock_pages(self, address: int) -> None:
-        self._terms.driver.unlock_pages(address)
+    def _unlock_pages(self, addresses: Sequence[int]) -> None:
+        for address in addresses:
+            self._terms.driver.unlock_pages(address)
 
     def _release(self) -> None:
         if self._context is not None:

@@ -5,7 +5,8 @@ turn, progress can be told, and a signal is obeyed. A copy must not cross from o
 """
 
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from kvstow.server.device.base import DeviceError
@@ -20,12 +21,12 @@ CHUNK_BYTES = 256 << 20
 class PageLocks(Protocol):
     """Makes the calls, on a thread and in a context that may."""
 
-    def lock_pages(self, address: int, size_bytes: int) -> None:
-        """See `Driver.lock_pages`."""
+    def lock_pages(self, address: int, size_bytes: int, ask: Callable[[], None]) -> None:
+        """See `Driver.lock_pages`; meanwhile `ask` is called now and then, and what it raises ends the waiting."""
         ...
 
-    def unlock_pages(self, address: int) -> None:
-        """See `Driver.unlock_pages`."""
+    def unlock_pages(self, addresses: Sequence[int], limit_s: float) -> None:
+        """See `Driver.unlock_pages`, for several; waits no longer than `limit_s` seconds."""
         ...
 
 
@@ -47,7 +48,7 @@ class PinnedPool:
 
         Args:
             locks: makes the calls.
-            progress: told how many bytes are done; what it raises ends the work.
+            progress: told how many bytes are done, also while a chunk takes long; what it raises ends the work.
 
         Raises:
             DeviceError: the driver refused; says what there is and what to do.
@@ -56,20 +57,22 @@ class PinnedPool:
         for offset in range(0, size_bytes, self._chunk_bytes):
             length = min(self._chunk_bytes, size_bytes - offset)
             try:
-                locks.lock_pages(start + offset, length)
+                locks.lock_pages(start + offset, length, partial(progress, offset))
             except CudaError as error:
                 raise DeviceError(_complaint(size_bytes, offset, error)) from error
             self._locked.append(start + offset)
             progress(offset + length)
 
-    def unlock(self, locks: PageLocks) -> None:
+    def unlock(self, locks: PageLocks, limit_s: float) -> None:
         """Undo what was done, the last first; no copy touches the pool any more.
 
         Raises:
             CudaError: the driver refused.
+            DeviceBusyError: it was not through within `limit_s` seconds.
         """
-        while self._locked:
-            locks.unlock_pages(self._locked.pop())
+        locked, self._locked = self._locked, []
+        if locked:
+            locks.unlock_pages(locked[::-1], limit_s)
 
 
 def _complaint(size_bytes: int, done_bytes: int, error: CudaError) -> str:
