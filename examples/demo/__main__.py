@@ -95,9 +95,8 @@ def _has_weights(console: Console) -> bool:
 def _wants_tiny(console: Console) -> bool:
     """Offer the same on a model without sense; without a person, say what to type."""
     if not sys.stdin.isatty():
-        console.print(
-            "To see the same on a tiny random model, type: python -m examples.demo --tiny"
-        )
+        console.print("To see the same on a tiny random model, type:")
+        console.print(f"{sys.executable} -m examples.demo --tiny", soft_wrap=True)
         return False
     return Confirm.ask("Run the same on a tiny random model?", console=console, default=True)
 

@@ -1,5 +1,6 @@
 """The demo, run as a person runs it, on the tiny model."""
 
+import io
 import json
 import os
 import subprocess
@@ -57,4 +58,29 @@ def test_missing_weights_are_said_and_the_tiny_model_is_offered(
     assert demo.main() == 2
     said = capsys.readouterr().out
     assert "SmolLM2's weights are not installed" in said
-    assert "python -m examples.demo --tiny" in said
+    assert f"{sys.executable} -m examples.demo --tiny\n" in said
+
+
+class Person(io.StringIO):
+    """Someone who types at a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "code", "models"), [("y\n", 0, ["tiny"]), ("n\n", 2, [])])
+def test_whoever_sits_there_is_asked_for_the_tiny_model(
+    monkeypatch: pytest.MonkeyPatch, answer: str, code: int, models: list[str]
+) -> None:
+    ran: list[str] = []
+
+    def missing() -> Path:
+        raise WeightsMissing("SmolLM2's weights are not installed")
+
+    monkeypatch.setattr(demo, "packaged_gguf", missing)
+    monkeypatch.setattr(demo, "_run", lambda model, _report: ran.append(model))
+    monkeypatch.setattr(sys, "argv", ["demo"])
+    monkeypatch.setattr(sys, "stdin", Person(answer))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    assert demo.main() == code
+    assert ran == models
