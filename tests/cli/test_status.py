@@ -33,6 +33,7 @@ def test_status(daemon: Kvstowd, engine: ClientEngine) -> None:
     assert (found["state"], found["pool_bytes"]) == ("ready", 1 << 20)
     (slots,) = found["slots"]
     assert (slots["slot_bytes"], slots["held_count"]) == (BLOCK_BYTES, 3)
+    assert found["role"] == "administrator"
     assert found["boot_id"] in run(daemon, "status").stdout
 
 
@@ -120,4 +121,8 @@ def test_an_engine_sees_what_its_token_allows(directory: Path) -> None:
         assert result.exit_code == 0, result.output
         assert "not shown to an engine's token" in result.stdout
         found = json.loads(CliRunner().invoke(app, [*shown, "--json"]).stdout)
+        daemon.terminate()
+        daemon.wait_exit()
     assert (found["state"], found["slots"], found["settings"]) == ("ready", None, None)
+    assert found["role"] == "engine"
+    assert "a caller is refused" not in [line["event"] for line in daemon.lines]

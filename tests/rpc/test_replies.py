@@ -20,6 +20,7 @@ from kvstow.server.core.types import (
     TransferState,
 )
 from kvstow.server.rpc import replies
+from kvstow.server.rpc.callers import Role
 from kvstow.v1 import cache_pb2, reset_pb2, transfer_pb2
 
 EVENTS: list[tuple[events.Event, str]] = [
@@ -95,11 +96,11 @@ def test_states_and_kinds_are_all_known() -> None:
 def test_the_server_says_who_it_is(state: ServerState) -> None:
     limits = Limits(8192, 300.0, 3600.0, 4096, 1 << 26, 1 << 33)
     info = ServerInfo("1.2", "boot", state, limits, "arc", 12.5, "native")
-    message = replies.server_info(info, 1.7e9)
+    message = replies.server_info(info, 1.7e9, Role.READ_ONLY)
     assert cache_pb2.ServerState.Name(message.state) == f"SERVER_STATE_{state.name}"
     assert (message.version, message.boot_id, message.policy) == ("1.2", "boot", "arc")
     assert (message.uptime_s, message.copy_kernel) == (12.5, "native")
-    assert message.unix_time_s == 1.7e9
+    assert (message.unix_time_s, message.role) == (1.7e9, cache_pb2.ROLE_READ_ONLY)
     assert message.limits == cache_pb2.Limits(
         max_keys_per_call=8192,
         max_lease_ttl_s=300.0,

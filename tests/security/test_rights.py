@@ -139,6 +139,19 @@ def test_a_caller_may_do_what_its_role_says_and_nothing_else(
     assert daemon.served.bugs == []
 
 
+@pytest.mark.parametrize(
+    ("token", "role"),
+    [
+        (ENGINE_A, cache_pb2.ROLE_ENGINE),
+        (READER, cache_pb2.ROLE_READ_ONLY),
+        (ADMINISTRATOR, cache_pb2.ROLE_ADMINISTRATOR),
+    ],
+)
+def test_a_caller_is_told_its_role(daemon: Guarded, token: str, role: cache_pb2.Role) -> None:
+    info = daemon.cache(token).GetServerInfo(cache_pb2.GetServerInfoRequest())
+    assert info.role == role
+
+
 def test_a_method_without_a_rule_is_nobody_s(
     daemon: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,6 +17,11 @@ STATES: Mapping[int, str] = {
     cache_pb2.SERVER_STATE_READY: "ready",
     cache_pb2.SERVER_STATE_DRAINING: "draining",
 }
+ROLES: Mapping[int, str] = {
+    cache_pb2.ROLE_ENGINE: "engine",
+    cache_pb2.ROLE_READ_ONLY: "read-only",
+    cache_pb2.ROLE_ADMINISTRATOR: "administrator",
+}
 KINDS: Mapping[int, str] = {
     transfer_pb2.TRANSFER_KIND_STORE: "store",
     transfer_pb2.TRANSFER_KIND_LOAD: "load",
@@ -43,6 +48,7 @@ def server_row(info: cache_pb2.GetServerInfoResponse) -> Row:
         ],
         "cuda_off": info.cuda_off,
         "pinned": info.pinned,
+        "role": ROLES.get(info.role, "unknown"),
     }
 
 

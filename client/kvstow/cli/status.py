@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from kvstow.client import Client, Refused, Unreachable
+from kvstow.client import Client, Unreachable
 from kvstow.v1 import admin_pb2, cache_pb2
 
 from . import rows, tables
@@ -45,7 +45,8 @@ def status(
     with connected(target) as client:
         if wait is not None:
             _wait_ready(client, target, wait)
-        info, inside = client.server_info(), _look_inside(client)
+        info = client.server_info()
+        inside = None if info.role == cache_pb2.ROLE_ENGINE else _look_inside(client)
     if as_json:
         print_json(rows.server_row(info) | _inside_row(inside))
         return
@@ -58,14 +59,9 @@ def status(
     print_table(tables.settings_table(in_force, every=settings))
 
 
-def _look_inside(client: Client) -> Inside | None:
-    """What engines may not know; None for an engine."""
-    try:
-        return client.administration.stats(), client.administration.settings()
-    except Refused as refused:
-        if refused.reason != "NOT_PERMITTED":
-            raise
-        return None
+def _look_inside(client: Client) -> Inside:
+    """What engines may not know, and so are not asked for."""
+    return client.administration.stats(), client.administration.settings()
 
 
 def _inside_row(inside: Inside | None) -> rows.Row:

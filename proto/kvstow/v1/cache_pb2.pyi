@@ -16,6 +16,13 @@ class ServerState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SERVER_STATE_READY: _ClassVar[ServerState]
     SERVER_STATE_DRAINING: _ClassVar[ServerState]
 
+class Role(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ROLE_UNSPECIFIED: _ClassVar[Role]
+    ROLE_ENGINE: _ClassVar[Role]
+    ROLE_READ_ONLY: _ClassVar[Role]
+    ROLE_ADMINISTRATOR: _ClassVar[Role]
+
 class Hold(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     HOLD_UNSPECIFIED: _ClassVar[Hold]
@@ -26,6 +33,10 @@ SERVER_STATE_UNSPECIFIED: ServerState
 SERVER_STATE_STARTING: ServerState
 SERVER_STATE_READY: ServerState
 SERVER_STATE_DRAINING: ServerState
+ROLE_UNSPECIFIED: Role
+ROLE_ENGINE: Role
+ROLE_READ_ONLY: Role
+ROLE_ADMINISTRATOR: Role
 HOLD_UNSPECIFIED: Hold
 HOLD_NONE: Hold
 HOLD_PREFIX: Hold
@@ -36,7 +47,7 @@ class GetServerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetServerInfoResponse(_message.Message):
-    __slots__ = ("version", "boot_id", "state", "limits", "policy", "uptime_s", "copy_kernel", "unix_time_s", "gpus", "cuda_off", "pinned")
+    __slots__ = ("version", "boot_id", "state", "limits", "policy", "uptime_s", "copy_kernel", "unix_time_s", "gpus", "cuda_off", "pinned", "role")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -48,6 +59,7 @@ class GetServerInfoResponse(_message.Message):
     GPUS_FIELD_NUMBER: _ClassVar[int]
     CUDA_OFF_FIELD_NUMBER: _ClassVar[int]
     PINNED_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
     version: str
     boot_id: str
     state: ServerState
@@ -59,7 +71,8 @@ class GetServerInfoResponse(_message.Message):
     gpus: _containers.RepeatedCompositeFieldContainer[Gpu]
     cuda_off: str
     pinned: bool
-    def __init__(self, version: _Optional[str] = ..., boot_id: _Optional[str] = ..., state: _Optional[_Union[ServerState, str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., policy: _Optional[str] = ..., uptime_s: _Optional[float] = ..., copy_kernel: _Optional[str] = ..., unix_time_s: _Optional[float] = ..., gpus: _Optional[_Iterable[_Union[Gpu, _Mapping]]] = ..., cuda_off: _Optional[str] = ..., pinned: bool = ...) -> None: ...
+    role: Role
+    def __init__(self, version: _Optional[str] = ..., boot_id: _Optional[str] = ..., state: _Optional[_Union[ServerState, str]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., policy: _Optional[str] = ..., uptime_s: _Optional[float] = ..., copy_kernel: _Optional[str] = ..., unix_time_s: _Optional[float] = ..., gpus: _Optional[_Iterable[_Union[Gpu, _Mapping]]] = ..., cuda_off: _Optional[str] = ..., pinned: bool = ..., role: _Optional[_Union[Role, str]] = ...) -> None: ...
 
 class Gpu(_message.Message):
     __slots__ = ("uuid", "name", "trouble")

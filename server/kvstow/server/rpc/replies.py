@@ -21,6 +21,8 @@ from kvstow.server.core.types import (
 )
 from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2, reset_pb2, transfer_pb2
 
+from .callers import Role
+
 KINDS = {
     TransferKind.STORE: transfer_pb2.TRANSFER_KIND_STORE,
     TransferKind.LOAD: transfer_pb2.TRANSFER_KIND_LOAD,
@@ -45,6 +47,11 @@ FATES = {
     Fate.NOT_ADMITTED: admin_pb2.KEY_FATE_NOT_ADMITTED,
     Fate.UNKNOWN: admin_pb2.KEY_FATE_UNKNOWN,
 }
+ROLES = {
+    Role.ENGINE: cache_pb2.ROLE_ENGINE,
+    Role.READ_ONLY: cache_pb2.ROLE_READ_ONLY,
+    Role.ADMINISTRATOR: cache_pb2.ROLE_ADMINISTRATOR,
+}
 _SERVER_STATES = {
     ServerState.STARTING: cache_pb2.SERVER_STATE_STARTING,
     ServerState.READY: cache_pb2.SERVER_STATE_READY,
@@ -52,8 +59,10 @@ _SERVER_STATES = {
 }
 
 
-def server_info(info: ServerInfo, unix_time_s: float) -> cache_pb2.GetServerInfoResponse:
-    """Who the server is, and what its wall clock says."""
+def server_info(
+    info: ServerInfo, unix_time_s: float, role: Role
+) -> cache_pb2.GetServerInfoResponse:
+    """Who the server is, what its wall clock says, and what the caller may do."""
     return cache_pb2.GetServerInfoResponse(
         version=info.version,
         boot_id=info.boot_id,
@@ -68,6 +77,7 @@ def server_info(info: ServerInfo, unix_time_s: float) -> cache_pb2.GetServerInfo
         cuda_off=info.cuda_off,
         pinned=info.pinned,
         unix_time_s=unix_time_s,
+        role=ROLES[role],
     )
 
 

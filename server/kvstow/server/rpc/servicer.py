@@ -73,7 +73,7 @@ class CacheServicer(cache_pb2_grpc.CacheServiceServicer):
     def GetServerInfo(
         self, request: cache_pb2.GetServerInfoRequest, context: grpc.ServicerContext
     ) -> cache_pb2.GetServerInfoResponse:
-        return replies.server_info(self._daemon.info(), time.time())
+        return replies.server_info(self._daemon.info(), time.time(), CALLER.get().role)
 
     def OpenSession(
         self, request: cache_pb2.OpenSessionRequest, context: grpc.ServicerContext
