@@ -71,8 +71,8 @@ coverage: $(DEMO) ## measure how much of the core its tests reach
 	$(BIN)/python -m coverage run -m pytest tests/core tests/scenarios
 	$(BIN)/python -m coverage report
 
-bench: $(DEMO) ## run the benchmarks
-	$(BIN)/python -m bench
+bench: $(DEMO) ## run the benchmarks; the figures go to bench.json
+	$(BIN)/python -m bench --json bench.json
 
 check: check-format check-lint check-types check-imports check-proto check-sizes check-metrics check-dashboards check-settings check-deploy ## run all checks
 
