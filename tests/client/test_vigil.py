@@ -1,6 +1,11 @@
 """Whether resets of a daemon process that is gone may have been missed."""
 
-from collections.abc import Callable
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,7 +13,8 @@ import pytest
 from client.double import Double
 from kvstow.client import Callbacks, Session, SessionState, Ticket
 from kvstow.client import vigil as vigil_module
-from kvstow.client.vigil import WITNESS_S, Vigil
+from kvstow.client.stream import BEAT_S
+from kvstow.client.vigil import WAKE_S, WITNESS_S, Vigil
 from kvstow.v1 import cache_pb2
 from support.clock import ManualClock
 from support.waiting import wait_for
@@ -27,9 +33,15 @@ def vigil(clock: ManualClock) -> Vigil:
     """Over a session that was open, and whose stream stood until now."""
     vigil = Vigil(clock)
     assert not vigil.open(FIRST, clock()), "there was nothing before"
-    clock.advance(100)
-    vigil.go_deaf()
+    listen(clock, vigil, 100)
     return vigil
+
+
+def listen(clock: ManualClock, vigil: Vigil, for_s: float) -> None:
+    """The stream stands."""
+    for _ in range(int(for_s / BEAT_S)):
+        clock.advance(BEAT_S)
+        vigil.listen()
 
 
 def test_a_process_that_died_when_the_stream_ended(clock: ManualClock, vigil: Vigil) -> None:
@@ -38,6 +50,34 @@ def test_a_process_that_died_when_the_stream_ended(clock: ManualClock, vigil: Vi
     clock.advance(100)
     assert vigil.look(lambda ticket: False) is False
     assert not vigil.open(OTHER, clock())
+
+
+def test_a_process_that_died_while_this_one_stood_still(clock: ManualClock, vigil: Vigil) -> None:
+    """The end of the stream is not seen at once."""
+    clock.advance(WITNESS_S + 1)
+    vigil.listen()
+    listen(clock, vigil, WAKE_S - 1)
+    assert vigil.look(lambda ticket: False) is False
+    assert vigil.open(OTHER, clock())
+
+
+def test_a_process_that_died_long_after_this_one_stood_still(
+    clock: ManualClock, vigil: Vigil
+) -> None:
+    clock.advance(WITNESS_S + 1)
+    vigil.listen()
+    listen(clock, vigil, WAKE_S)
+    assert vigil.look(lambda ticket: False) is False
+    assert not vigil.open(OTHER, clock())
+
+
+def test_a_stream_that_stood_only_after_this_process_stood_still(clock: ManualClock) -> None:
+    vigil = Vigil(clock)
+    vigil.open(FIRST, clock())
+    clock.advance(WITNESS_S + 1)
+    vigil.listen()
+    assert vigil.look(lambda ticket: False) is False
+    assert vigil.open(OTHER, clock())
 
 
 def test_a_process_that_lived_on(clock: ManualClock, vigil: Vigil) -> None:
@@ -97,4 +137,37 @@ def test_a_session_that_did_not_see_it_die_says_so_before_it_is_open_again(
     successor = Double(socket, "second")
     wait_for(lambda: "reopened" in events, "the session to be open again")
     assert events == [(cache_pb2.Resync(), None), "reopened"]
+    successor.stop()
+
+
+@pytest.fixture
+def listener(double: Double, socket: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process with a session that was opened a while ago."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "client.listener", f"unix:{socket}"],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_session_that_stood_still_when_its_daemon_died_says_so(
+    double: Double, socket: Path, listener: subprocess.Popen[str]
+) -> None:
+    """Others may have reset the space when the daemon had given it up already."""
+    listener.send_signal(signal.SIGSTOP)
+    since = time.monotonic()
+    double.stop()
+    successor = Double(socket, "second")
+    wait_for(lambda: time.monotonic() > since + WITNESS_S, "it to have stood still for long")
+    listener.send_signal(signal.SIGCONT)
+    assert listener.stdout is not None
+    assert listener.stdout.readline() == "Resync\n"
+    assert listener.stdout.readline() == "reopened\n"
     successor.stop()

@@ -24,6 +24,9 @@ ACKNOWLEDGE_EVERY = 256
 IDLE_S = 0.1
 """How long nothing comes before what was heard is acknowledged, however little it is."""
 
+BEAT_S = 0.5
+"""How long nothing comes before that is said."""
+
 _ACKNOWLEDGE_LIMIT_S = 5.0
 _QUEUED_MESSAGES = 16
 _log = logging.getLogger(__name__)
@@ -69,11 +72,21 @@ class EventStream:
         # Whoever asks to resume behind an event has acknowledged it.
         cursor.acknowledged = cursor.heard
 
-    def __iter__(self) -> Iterator[cache_pb2.WatchResponse]:
-        """The messages, until the stream ends."""
+    def __iter__(self) -> Iterator[cache_pb2.WatchResponse | None]:
+        """The messages, until the stream ends; None where nothing came for a while."""
         reader = threading.Thread(target=self._read, name="kvstow-stream", daemon=True)
         reader.start()
-        while (message := self._next()) is not None:
+        while True:
+            waiting = self._cursor.heard > self._cursor.acknowledged
+            try:
+                message = self._messages.get(timeout=IDLE_S if waiting else BEAT_S)
+            except queue.Empty:
+                if waiting:
+                    self._acknowledge()
+                yield None
+                continue
+            if message is None:
+                break
             yield message
             if self._cursor.heard - self._cursor.acknowledged >= self._cursor.every:
                 self._acknowledge()
@@ -95,14 +108,6 @@ class EventStream:
         except grpc.RpcError:
             pass  # `error` says why
         self._messages.put(None)
-
-    def _next(self) -> cache_pb2.WatchResponse | None:
-        while True:
-            waiting = self._cursor.heard > self._cursor.acknowledged
-            try:
-                return self._messages.get(timeout=IDLE_S if waiting else None)
-            except queue.Empty:
-                self._acknowledge()
 
     def _acknowledge(self) -> None:
         self._cursor.acknowledged = self._cursor.heard

@@ -165,8 +165,6 @@ class Upkeep:
         if self._stopped.is_set() or self._standing.ticket != ticket:
             stream.cancel()  # whoever wanted that may not have seen the stream yet
         stood = self._hear(stream, ticket)
-        if stood:
-            self._vigil.go_deaf()
         self._standing.set_state(ticket, SessionState.AWAY)
         error = stream.error()
         if not self._stopped.is_set() and not isinstance(error, Unreachable):
@@ -177,10 +175,12 @@ class Upkeep:
     def _hear(self, stream: EventStream, ticket: Ticket) -> bool:
         stands = False
         for message in stream:
-            if not stands:
+            if message is not None and not stands:
                 stands = True
                 self._stand(ticket)
-            for event in message.events:
+            if stands:
+                self._vigil.listen()
+            for event in message.events if message is not None else ():
                 if self._cursor.advance(event.sequence):
                     self._events.hear(ticket, event)
         return stands

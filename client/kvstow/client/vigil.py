@@ -1,8 +1,9 @@
 """Whether a daemon process was heard until its end, so that no reset of it can have been missed.
 
 A session that is opened again at the same process sees by the generation whether there was a reset. A
-new process begins anew: nothing it says tells what happened at the old one while nobody listened. Only the
-session's own thread uses this.
+new process begins anew: nothing it says tells what happened at the old one while nobody listened. Nobody listens
+either while this process stands still (SIGSTOP, say): the daemon may have given it up meanwhile, and the end of the
+stream is only seen some time after it goes on. Only the session's own thread uses this.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,11 @@ from collections.abc import Callable
 from .standing import Ticket
 
 WITNESS_S = 2.0
-"""A process that is found dead so soon after its stream ended has died then, as far as can be told."""
+"""A process that is found dead so soon after it was listened to has died then, as far as can be told. Who listens once
+in so long has not stood still."""
+
+WAKE_S = 5.0
+"""For how long a stream must stand after this process stood still, to be taken for one that was never broken."""
 
 
 class Vigil:
@@ -26,7 +31,7 @@ class Vigil:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._watched: Ticket | None = None
-        self._deaf_at = 0.0
+        self._beat_at = self._awake_at = self._deaf_at = 0.0
         self._died_at: float | None = None
         self.unsettled: Ticket | None = None
 
@@ -38,13 +43,19 @@ class Vigil:
         """
         before, self._watched = self._watched, ticket
         missed = self._died_at is None or self._died_at - self._deaf_at > WITNESS_S
-        self._deaf_at, self._died_at = asked_at, None
+        self._beat_at = self._awake_at = self._deaf_at = asked_at
+        self._died_at = None
         self.unsettled = ticket
         return before is not None and before.boot_id != ticket.boot_id and missed
 
-    def go_deaf(self) -> None:
-        """The stream has ended; it had stood."""
-        self._deaf_at = self._clock()
+    def listen(self) -> None:
+        """The stream stands, as far as is seen; said twice a second at least, unless this process stands still."""
+        now = self._clock()
+        if now - self._beat_at > WITNESS_S:
+            self._awake_at = now + WAKE_S
+        self._beat_at = now
+        if now >= self._awake_at:
+            self._deaf_at = now
 
     def look(self, is_alive: Callable[[Ticket], bool | None]) -> bool | None:
         """Whether the process of the last opening lives; None if it does not say, or there was none."""
