@@ -12,7 +12,10 @@ GIB = 1 << 30
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     """Roots of /proc and /sys of a machine with 10 GiB available and no control groups."""
-    write(tmp_path / "proc/meminfo", f"MemTotal: 9 kB\nMemAvailable: {10 * GIB // 1024} kB\n")
+    write(
+        tmp_path / "proc/meminfo",
+        f"MemTotal: {16 * GIB // 1024} kB\nMemAvailable: {10 * GIB // 1024} kB\n",
+    )
     write(tmp_path / "proc/self/statm", "1000 1 1 1 0 1 0\n")
     (tmp_path / "sys").mkdir()
     return tmp_path
@@ -36,7 +39,9 @@ def group(machine: Path, path: str, limit: str, usage: int, cache: int) -> None:
 
 
 def test_a_bare_machine_gives_what_is_available(machine: Path) -> None:
-    assert [bound.free_bytes for bound in bounds(machine)] == [10 * GIB]
+    (bound,) = bounds(machine)
+    assert (bound.free_bytes, bound.total_bytes) == (10 * GIB, 16 * GIB)
+    assert bound.whole == "MemTotal in /proc/meminfo"
 
 
 def test_every_group_above_the_process_counts(machine: Path) -> None:
@@ -45,7 +50,7 @@ def test_every_group_above_the_process_counts(machine: Path) -> None:
     group(machine, "outer/inner", "max", usage=2 * GIB, cache=0)
 
     _, outer = bounds(machine)
-    assert outer.free_bytes == 6 * GIB
+    assert (outer.free_bytes, outer.total_bytes) == (6 * GIB, 8 * GIB)
     assert outer.source.endswith("sys/fs/cgroup/outer/memory.max")
 
 
@@ -64,13 +69,15 @@ def test_version_1_counts_too(machine: Path) -> None:
     write(place / "memory.stat", f"total_inactive_file {GIB}\n")
 
     assert [bound.free_bytes for bound in bounds(machine)] == [10 * GIB, 4 * GIB]
+    assert [bound.total_bytes for bound in bounds(machine)] == [16 * GIB, 5 * GIB]
 
 
 def test_a_mount_gives_its_free_space(machine: Path, shared_memory: Path) -> None:
     space, *others = bounds(machine, shared_memory)
 
-    assert space.free_bytes > 0
+    assert 0 < space.free_bytes <= space.total_bytes
     assert space.source == f"free space in {shared_memory}"
+    assert space.whole == f"size of {shared_memory}"
     assert [bound.free_bytes for bound in others] == [10 * GIB]
 
 
@@ -79,9 +86,10 @@ def test_huge_pages_are_reserved_and_bound_by_nothing_else(
 ) -> None:
     """Any mount will do here: the pages of the machine described are as large as those of this one."""
     kib = shared_memory.stat().st_blksize // 1024
-    reserved = machine / f"sys/kernel/mm/hugepages/hugepages-{kib}kB/free_hugepages"
-    write(reserved, "3\n")
+    pages = machine / f"sys/kernel/mm/hugepages/hugepages-{kib}kB"
+    write(pages / "free_hugepages", "3\n")
+    write(pages / "nr_hugepages", "5\n")
 
-    assert bounds(machine, shared_memory)[-1].free_bytes == 3 * kib * 1024
-    assert bounds(machine, shared_memory)[-1].source == str(reserved)
-    assert len(bounds(machine, shared_memory)) == 2
+    _, reserved = bounds(machine, shared_memory)
+    assert (reserved.free_bytes, reserved.source) == (3 * kib * 1024, f"{pages}/free_hugepages")
+    assert (reserved.total_bytes, reserved.whole) == (5 * kib * 1024, f"{pages}/nr_hugepages")

@@ -16,7 +16,8 @@ import pytest
 from kvstow.server.device import pool as pool_module
 from kvstow.server.device.base import DeviceError
 from kvstow.server.device.files import lies_in_memory
-from kvstow.server.device.pool import POPULATE_BYTES, HostPool
+from kvstow.server.device.limits import Bound
+from kvstow.server.device.pool import POPULATE_BYTES, HostPool, check_capacity
 
 MIB = 1 << 20
 MAPS = Path("/proc/self/maps")
@@ -147,6 +148,21 @@ def test_a_pool_that_does_not_fit_says_what_was_found(shared_memory: Path) -> No
     assert f"free space in {shared_memory} leaves " in message
     assert "MemAvailable in /proc/meminfo leaves " in message
     assert "\n" not in message
+
+
+def test_what_there_is_at_all_is_known_without_taking_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = 3 * MIB
+    bounds = [Bound(MIB, "free", "", limit, "the limit"), Bound(9 * MIB, "", "", 9 * MIB, "all")]
+    monkeypatch.setattr(pool_module, "file_bounds", lambda directory: bounds)
+    check_capacity(limit)
+    with pytest.raises(DeviceError) as refusal:
+        check_capacity(limit + 1)
+    assert str(refusal.value) == "3.0 MiB are more than there is: the limit is 3.0 MiB"
+
+
+def test_what_there_is_in_a_directory_that_is_not_there(shared_memory: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        check_capacity(MIB, shared_memory / "absent")
 
 
 LIMITED = """

@@ -1,5 +1,6 @@
 """The settings in force: checked without a start, logged once, shown to administrators; never a secret."""
 
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -22,11 +23,11 @@ def check_config(*arguments: str, **variables: str) -> subprocess.CompletedProce
 
 
 def test_settings_that_are_right_are_printed_as_a_file() -> None:
-    checked = check_config("--pool-size", "64TiB", KVSTOW_POLICY="arc")
+    checked = check_config("--pool-size", "64MiB", KVSTOW_POLICY="arc")
     assert checked.returncode == 0, checked.stderr
     settings = tomllib.loads(checked.stdout)
-    assert (settings["pool_size"], settings["policy"]) == ("64TiB", "arc")
-    assert 'pool_size = "64TiB"  # flag' in checked.stdout
+    assert (settings["pool_size"], settings["policy"]) == ("64MiB", "arc")
+    assert 'pool_size = "64MiB"  # flag' in checked.stdout
     assert 'policy = "arc"  # environment' in checked.stdout
     assert "# listen is not set" in checked.stdout
 
@@ -37,6 +38,39 @@ def test_settings_that_are_wrong_are_all_named() -> None:
     heading, *lines = checked.stderr.splitlines()
     assert heading == "kvstowd: the settings are wrong"
     assert sorted(line.partition(":")[0] for line in lines) == ["--pol", "max_keys", "piece_size"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (
+            ["--pool-size=64TiB"],
+            r"pool_size: 65536\.00 GiB are more than there is: .*MemTotal in /proc/meminfo is \S+ GiB.*",
+        ),
+        (
+            ["--pool-size=64TiB", "--pool-path=/dev/shm"],
+            r"pool_size: 65536\.00 GiB are more than there is: .*size of /dev/shm is \S+ [GM]iB.*",
+        ),
+        (["--pool-path=/nowhere"], r"pool_path: No such file or directory: /nowhere"),
+        (["--pool-size", "-5GiB"], r"pool_size: a size is written .*, not '-5GiB'"),
+    ],
+)
+def test_a_pool_that_this_machine_cannot_give_is_one_line_with_the_numbers(
+    flags: list[str], complaint: str
+) -> None:
+    checked = check_config(*flags)
+    assert (checked.returncode, checked.stdout) == (2, "")
+    heading, line = checked.stderr.splitlines()
+    assert heading == "kvstowd: the settings are wrong"
+    assert re.fullmatch(complaint, line), line
+
+
+def test_a_pool_that_cannot_be_does_not_hide_what_else_is_wrong() -> None:
+    checked = check_config("--pool-size=64TiB", "--polcy=lru")
+    assert [line.partition(":")[0] for line in checked.stderr.splitlines()[1:]] == [
+        "--polcy",
+        "pool_size",
+    ]
 
 
 def test_a_variable_that_is_almost_a_setting_is_named() -> None:
@@ -84,3 +118,17 @@ def test_tokens_and_certificates_are_checked_as_well(directory: Path) -> None:
     assert checked.returncode == 2
     assert "tls_cert: cannot read" in checked.stderr
     assert "Traceback" not in checked.stderr
+
+
+def test_of_files_and_the_socket_everything_that_is_wrong_is_named(directory: Path) -> None:
+    absent = directory / "absent"
+    checked = check_config(
+        *(f"--{name}={absent}" for name in ("tls-cert", "tls-key", "tokens")),
+        "--socket-owner=no-such-user",
+    )
+    assert checked.returncode == 2
+    assert [line.partition(":")[0] for line in checked.stderr.splitlines()[1:]] == [
+        "tls_cert",
+        "tokens",
+        "socket_owner",
+    ]

@@ -7,8 +7,9 @@ force are shown. Not decided here: what settings there are (`config`). Called by
 import argparse
 import json
 import os
+import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +20,8 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import CliApp, CliSettingsSource, SettingsError
 
 from .config import PREFIX, Config, Setting
+from .device.base import DeviceError
+from .device.pool import check_capacity
 from .mistakes import CONTRADICTION
 from .sizes import Bytes
 
@@ -56,7 +59,8 @@ def load(arguments: Sequence[str]) -> Config:
     """Read the settings.
 
     Args:
-        arguments: the command line without the program's name. `--help` and `--version` end the process, as usual.
+        arguments: the command line without the program's name. `--help` and `--version` end the process, as usual; with
+            `--check-config` the pool has to be one that this machine could give, though perhaps not now.
 
     Raises:
         ConfigError: something is wrong; names all of it.
@@ -67,8 +71,7 @@ def load(arguments: Sequence[str]) -> Config:
         if path is not None and not path.is_file():
             raise ConfigError(f"config: {path} is not a file")
         source = CliSettingsSource[_Parser](Config, root_parser=parser, parse_args_method=_parse)
-        given = [argument for argument in arguments if argument != CHECK_CONFIG]
-        config = CliApp.run(Config, given, cli_settings_source=source, config=path)
+        config = CliApp.run(Config, _given(arguments), cli_settings_source=source, config=path)
     except ValidationError as error:
         mistakes = [_line(mistake) for mistake in error.errors()]
         raise ConfigError("\n".join([*_unknown_flags(parser.unknown), *mistakes])) from None
@@ -76,8 +79,11 @@ def load(arguments: Sequence[str]) -> Config:
         raise ConfigError(f"config: {path} is not TOML: {error}") from None
     except (OSError, SettingsError) as error:
         raise ConfigError(f"config: {error}") from None
-    if parser.unknown:
-        raise ConfigError("\n".join(_unknown_flags(parser.unknown)))
+    mistakes = [*_unknown_flags(parser.unknown)]
+    if CHECK_CONFIG in arguments:
+        mistakes += _capacity(config)
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
     return config
 
 
@@ -153,6 +159,26 @@ def _parser() -> _Parser:
         help="say what is wrong with the settings, or print those in force, and exit",
     )
     return parser
+
+
+def _given(arguments: Sequence[str]) -> list[str]:
+    """The flags that are settings. A negative number is joined to its flag, or it would be taken for another flag."""
+    given: list[str] = []
+    for argument in arguments:
+        if re.match(r"-\d", argument) and given and re.fullmatch(r"--[\w-]+", given[-1]):
+            given[-1] += f"={argument}"
+        elif argument != CHECK_CONFIG:
+            given.append(argument)
+    return given
+
+
+def _capacity(config: Config) -> Iterator[str]:
+    try:
+        check_capacity(config.pool_size, config.pool_path)
+    except DeviceError as error:
+        yield f"pool_size: {error}"
+    except OSError as error:
+        yield f"pool_path: {error.strerror}: {config.pool_path}"
 
 
 def _parse(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:

@@ -1,8 +1,10 @@
 """How the server is reached, as its settings say."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from kvstow.server.config import Config, Settings
 
@@ -10,8 +12,10 @@ from .access import EVERYBODY, Access
 from .certificates import Certificates, read_certificates
 from .open_calls import Shares
 from .tokens import read_tokens
-from .unix_socket import PRIVATE, Permissions, SocketPath
-from .watched import Watched
+from .unix_socket import PRIVATE, Permissions, SocketError, SocketPath
+from .watched import CredentialError, Watched
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +68,37 @@ def server_options(config: Config, settings: Settings) -> ServerOptions:
         settings: the same, as they are shown.
 
     Raises:
-        CredentialError: tokens or certificates cannot be used.
-        SocketError: there can be no such socket.
+        CredentialError: there can be no such socket, or tokens or certificates cannot be used; names all of it, one a line.
     """
+    mistakes: list[str] = []
+    certificates = _tried(partial(_certificates, config), mistakes)
+    access = _tried(partial(_access, config), mistakes)
+    permissions = _tried(partial(_permissions, config), mistakes)
+    if access is None or permissions is None or mistakes:
+        raise CredentialError("\n".join(mistakes))
+    return ServerOptions(
+        config.socket,
+        config.listen,
+        max_sessions=config.max_sessions,
+        tenant_sessions=config.max_tenant_sessions,
+        permissions=permissions,
+        certificates=certificates,
+        known_clients=config.tls_client_ca is not None,
+        access=access,
+        settings=settings,
+    )
+
+
+def _tried(read: Callable[[], _T], mistakes: list[str]) -> _T | None:
+    """What it reads; what prevents that is put to the mistakes."""
+    try:
+        return read()
+    except (CredentialError, SocketError) as error:
+        mistakes.append(str(error))
+        return None
+
+
+def _permissions(config: Config) -> Permissions:
     permissions = Permissions(
         config.socket_mode,
         config.socket_owner,
@@ -74,17 +106,7 @@ def server_options(config: Config, settings: Settings) -> ServerOptions:
         config.socket_shared_directory,
     )
     SocketPath(config.socket, permissions).check()
-    return ServerOptions(
-        config.socket,
-        config.listen,
-        max_sessions=config.max_sessions,
-        tenant_sessions=config.max_tenant_sessions,
-        permissions=permissions,
-        certificates=_certificates(config),
-        known_clients=config.tls_client_ca is not None,
-        access=_access(config),
-        settings=settings,
-    )
+    return permissions
 
 
 def _certificates(config: Config) -> Certificates | None:
