@@ -134,7 +134,7 @@ def count_a_busy_slot(books: Books) -> None:
 
 
 def count_a_free_slot(books: Books) -> None:
-    table(books).free_count += 1
+    table(books).free.count += 1
 
 
 def count_a_busy_slot_of_the_size(books: Books) -> None:

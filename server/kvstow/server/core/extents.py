@@ -33,9 +33,29 @@ class Extent:
         self.used_at = UNUSED
         self.uses = array("d", bytes(8 * slot_count))
 
+    @property
+    def slot_count(self) -> int:
+        """How many slots it has."""
+        return len(self.uses)
+
+    @property
+    def free_count(self) -> int:
+        """How many of them are free."""
+        return len(self.free)
+
+    def pop(self, count: int) -> list[int]:
+        """Take up to `count` free slots out, those with the lowest numbers of the latest run."""
+        found = self.free[-count:].tolist()
+        del self.free[-count:]
+        return found
+
+    def push(self, slots: Sequence[int]) -> None:
+        """Slots, rising, are free again."""
+        self.free.extend(reversed(slots))
+
     def use(self, slots: Sequence[int], now: float) -> None:
         """Some of its slots, rising, are used."""
-        first = self.place * len(self.uses)
+        first = self.place * self.slot_count
         start, end = slots[0] - first, slots[-1] - first + 1
         if end - start == len(slots):
             self.uses[start:end] = array("d", (now,)) * len(slots)

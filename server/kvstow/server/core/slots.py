@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from .errors import BooksError
 from .extents import UNUSED, Extent
+from .free_slots import FreeSlots
 from .index import BlockIndex
 from .policy import EvictionPolicy
 
@@ -36,7 +37,7 @@ class SlotTable:
     Attributes:
         keys, owners: per slot, the key and the index in which it is READY; None while it is in none.
         holds: per slot, leases and running loads that read it.
-        free_count: slots on the free lists.
+        free: those that are free.
         busy_count: slots that are held or taken.
         extents: by place.
         idle_count: extents without a busy slot.
@@ -46,11 +47,10 @@ class SlotTable:
     """
 
     __slots__ = (
-        "_open",
         "backlog",
         "busy_count",
         "extents",
-        "free_count",
+        "free",
         "holds",
         "idle_count",
         "keys",
@@ -67,17 +67,21 @@ class SlotTable:
         self.keys: list[bytes | None] = []
         self.owners: list[BlockIndex | None] = []
         self.holds: list[int] = []
-        self.free_count = 0
+        self.free = FreeSlots()
         self.busy_count = 0
         self.extents: dict[int, Extent] = {}
         self.idle_count = 0
         self.backlog: dict[BlockIndex, list[tuple[Sequence[int], float]]] = {}
-        self._open: list[Extent] = []
 
     @property
     def slot_count(self) -> int:
         """Slots of all extents that serve this size."""
         return len(self.extents) * self.slots_per_extent
+
+    @property
+    def free_count(self) -> int:
+        """Slots on the free lists."""
+        return self.free.count
 
     @property
     def retired_count(self) -> int:
@@ -99,33 +103,23 @@ class SlotTable:
             place = next(place for place in places if place not in self.extents)
         extent = Extent(number, place, self.slots_per_extent)
         self.extents[place] = extent
-        self._open.append(extent)
-        self.free_count += self.slots_per_extent
+        self.free.add(extent)
         self.idle_count += 1
 
     def drop_extent(self, extent: Extent) -> None:
         """Give an extent whose slots are all free back to the host pool."""
-        if len(extent.free) != self.slots_per_extent:
-            raise BooksError(f"extent {extent.number} has only {len(extent.free)} free slots")
-        self._open.remove(extent)
+        if extent.free_count != self.slots_per_extent:
+            raise BooksError(f"extent {extent.number} has only {extent.free_count} free slots")
+        self.free.drop(extent)
         del self.extents[extent.place]
-        self.free_count -= self.slots_per_extent
         self.idle_count -= 1
 
     def take(self, count: int) -> list[int]:
         """Take free slots for a transfer, ascending, in as few runs as there are; at least `count` must be free."""
-        if count > self.free_count:
-            raise BooksError(f"{count} slots taken of {self.free_count} free ones")
         taken: list[int] = []
-        while len(taken) < count:
-            extent = self._open[-1]
-            found = extent.free[len(taken) - count :].tolist()
-            del extent.free[len(taken) - count :]
+        for extent, found in self.free.take(count):
             self._enter_busy(extent, len(found))
             taken += found
-            if not extent.free:
-                self._open.pop()
-        self.free_count -= count
         taken.sort()
         return taken
 
@@ -281,12 +275,7 @@ class SlotTable:
 
     def _push_free(self, slots: Sequence[int]) -> None:
         for extent, run in self._by_extent(slots):
-            if not extent.free:
-                self._open.append(extent)
-            extent.free.extend(reversed(run))
-            if len(extent.free) == self.slots_per_extent:
-                extent.used_at = UNUSED
-        self.free_count += len(slots)
+            self.free.push(extent, run)
 
     def _by_extent(self, slots: Sequence[int]) -> Iterator[tuple[Extent, Sequence[int]]]:
         """Slots of one extent after the other: what is counted for each costs little for each of its slots."""
