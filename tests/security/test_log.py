@@ -1,13 +1,20 @@
-"""What the log never says: what a caller showed, and what lay in variables when the daemon met a bug."""
+"""What the log says of who is refused, and what it never says: what a caller showed, and what lay in variables when the daemon met a bug."""
 
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import grpc
 import pytest
+from structlog.testing import capture_logs
 
-from security.rig import ADMINISTRATOR, ENTRIES, write
+from kvstow.client import Client, Credentials, Identity, Refused
+from kvstow.v1 import cache_pb2
+from rpc.rig import identity
+from security.rig import ADMINISTRATOR, ENGINE_B, ENTRIES, guarded, write
+from support.client_engine import IDENTITY
 from support.kvstowd import running_kvstowd
 
 LIMIT_S = 30.0
@@ -66,6 +73,62 @@ def calls(count: int, authorization: bytes) -> bytes:
             *(frame(headers, end_of_both, 2 * number + 1, block) for number in range(count)),
         ]
     )
+
+
+def for_tenant(name: str) -> Identity:
+    found = Identity()
+    found.CopyFrom(IDENTITY)
+    found.tenant = name
+    return found
+
+
+@pytest.mark.parametrize(
+    ("request_of_b", "method", "why"),
+    [
+        (
+            lambda client: client.open(for_tenant("a"), "engine"),
+            "/kvstow.v1.CacheService/OpenSession",
+            "the token is of tenant 'b', the identity of 'a'",
+        ),
+        (
+            lambda client: client.administration.stats(),
+            "/kvstow.v1.AdminService/GetStats",
+            "/kvstow.v1.AdminService/GetStats is not for a token with the role engine",
+        ),
+    ],
+)
+def test_who_is_refused_what_is_logged(
+    directory: Path, request_of_b: Callable[[Client], object], method: str, why: str
+) -> None:
+    tokens, mine = directory / "tokens.toml", directory / "token"
+    write(tokens, ENTRIES)
+    mine.write_text(ENGINE_B)
+    with running_kvstowd(directory, tokens=tokens) as daemon:
+        with (
+            Client(daemon.target, credentials=Credentials(token_file=mine)) as client,
+            pytest.raises(Refused),
+        ):
+            request_of_b(client)
+        line = daemon.wait_line("a caller is refused")
+        daemon.terminate()
+        assert daemon.wait_exit() == 0
+    assert line["caller"] == "engine-b"
+    assert (line["reason"], line["method"], line["why"]) == ("NOT_PERMITTED", method, why)
+    assert line["peer"].startswith("unix:")
+    assert line["level"] == "warning"
+    assert ENGINE_B not in "".join(daemon.output)
+
+
+def test_refused_tenants_cannot_fill_the_log(directory: Path) -> None:
+    count = 50
+    with guarded(directory) as daemon, capture_logs() as lines:
+        request = cache_pb2.OpenSessionRequest(identity=identity())
+        request.identity.tenant = "a"
+        for _ in range(count):
+            with pytest.raises(grpc.RpcError):
+                daemon.cache(ENGINE_B).OpenSession(request)
+    said = [line for line in lines if line["event"] == "a caller is refused"]
+    assert 0 < len(said) < count
 
 
 def test_what_a_caller_shows_is_not_logged_also_if_it_is_no_text(directory: Path) -> None:

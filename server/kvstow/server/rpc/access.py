@@ -100,10 +100,10 @@ class Access:
     socket_without_token: bool = False
     memory_path: Path | None = None
 
-    def admit(
+    def caller(
         self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str
     ) -> Caller | None:
-        """Who calls, if it may; None for somebody unknown who needs no token for this.
+        """Who calls; None for somebody unknown who needs no token for this.
 
         Args:
             method: full name of the method.
@@ -112,29 +112,7 @@ class Access:
 
         Raises:
             Unauthenticated: a token is needed, and there is none or an unknown one.
-            NotPermitted: the caller's role may not call the method.
         """
-        needs = RULES.get(method)
-        caller = self._caller(needs, metadata, peer)
-        if needs is None and caller is not None:
-            raise NotPermitted(f"no rule says who may call {method}")
-        if needs is not None and caller is not None and caller.role not in _roles(needs):
-            raise NotPermitted(
-                f"{method} is not for a token with the role {caller.role.value}",
-                role=caller.role.value,
-                needed=", ".join(role.value for role in needs.value),
-            )
-        return caller
-
-    def is_valid(self, caller: Caller) -> bool:
-        """Whether a caller that was admitted would be still."""
-        if self.tokens is None or not caller.name:
-            return True
-        return caller in self.tokens.content
-
-    def _caller(
-        self, needs: Needs | None, metadata: Iterable[tuple[str, str | bytes]], peer: str
-    ) -> Caller | None:
         anybody = Caller("", Role.ADMINISTRATOR, memory_path=self.memory_path)
         if self.tokens is None:
             return anybody
@@ -145,7 +123,7 @@ class Access:
                 return caller
         elif self.socket_without_token and peer.startswith("unix:"):
             return anybody
-        if needs is Needs.NOTHING:
+        if RULES.get(method) is Needs.NOTHING:
             return None
         raise Unauthenticated(
             "the call shows no token"
@@ -153,9 +131,32 @@ class Access:
             else "nobody has the token that the call shows"
         )
 
+    def is_valid(self, caller: Caller) -> bool:
+        """Whether a caller that was admitted would be still."""
+        if self.tokens is None or not caller.name:
+            return True
+        return caller in self.tokens.content
+
 
 EVERYBODY = Access()
 """No tokens: whoever can connect may do everything."""
+
+
+def require_role(caller: Caller, method: str) -> None:
+    """A caller calls only what its role may.
+
+    Raises:
+        NotPermitted: it may not.
+    """
+    needs = RULES.get(method)
+    if needs is None:
+        raise NotPermitted(f"no rule says who may call {method}")
+    if caller.role not in _roles(needs):
+        raise NotPermitted(
+            f"{method} is not for a token with the role {caller.role.value}",
+            role=caller.role.value,
+            needed=", ".join(role.value for role in needs.value),
+        )
 
 
 def require_own(caller: Caller, session: int, tenant_of: Callable[[int], str | None]) -> None:

@@ -25,8 +25,14 @@ class Alarm:
         self._quiet_until = clock()
         self._unsaid = 0
 
-    def refused(self, refusal: Refusal, method: str, peer: str) -> None:
-        """Somebody was refused."""
+    def refused(self, refusal: Refusal, method: str, peer: str, caller: str = "") -> None:
+        """Somebody was refused.
+
+        Args:
+            method: full name of the method that was asked for.
+            peer: where the call came from, in gRPC's words.
+            caller: name of the token; empty if it is not known, or there is none.
+        """
         with self._lock:
             if self._clock() < self._quiet_until:
                 self._unsaid += 1
@@ -38,6 +44,7 @@ class Alarm:
             reason=refusal.reason,
             why=str(refusal),
             method=method,
+            caller=caller,
             peer=peer,
             others_before=unsaid,
         )

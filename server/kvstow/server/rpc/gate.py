@@ -15,10 +15,11 @@ from google.protobuf.message import DecodeError
 from kvstow.server.core.errors import InvalidRequest, Refusal
 from kvstow.v1 import admin_pb2, cache_pb2
 
-from .access import Access, require_own
+from .access import Access, require_own, require_role
 from .alarm import Alarm
-from .callers import CALLER
+from .callers import CALLER, Caller
 from .open_calls import OpenCalls
+from .status import NotPermitted
 
 Decode = Callable[[bytes], Any]
 
@@ -63,11 +64,14 @@ class Gate:
             InvalidRequest: what has come is no request.
             grpc.RpcError: the client is gone.
         """
+        caller = None
         try:
-            caller = self.access.admit(method, context.invocation_metadata(), context.peer())
+            caller = self.access.caller(method, context.invocation_metadata(), context.peer())
+            if caller is not None:
+                require_role(caller, method)
             number, call = self.open_calls.enter(caller, context)
         except Refusal as refusal:
-            self.alarm.refused(refusal, method, context.peer())
+            self._tell(refusal, method, context, caller)
             raise
         try:
             request = requests if decode is None else _received(requests, decode)
@@ -75,8 +79,21 @@ class Gate:
             if caller is not None:
                 CALLER.set(caller)
             yield request
+        except NotPermitted as refusal:  # what is asked for is another's
+            self._tell(refusal, method, context, caller)
+            raise
         finally:
             self.open_calls.leave(number)
+
+    def _tell(
+        self,
+        refusal: Refusal,
+        method: str,
+        context: grpc.ServicerContext,
+        caller: Caller | None,
+    ) -> None:
+        name = "" if caller is None else caller.name
+        self.alarm.refused(refusal, method, context.peer(), name)
 
     def require_own_session(self, method: str, request: Any) -> None:
         """Refuse a session that is not the caller's.
