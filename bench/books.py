@@ -141,16 +141,21 @@ class Shelf:
     def store(self, keys: Sequence[bytes]) -> None:
         """Begin and finish a store of new blocks."""
         plan = self._begin_store(keys, StoreStatus.ACCEPTED)
-        now = self._tick()
-        self.ledger.start(plan.session, plan.transfer)
-        self._times.time(
-            f"finish {len(keys)}",
-            lambda: self.ledger.finish(plan.session, plan.transfer, (), now=now),
+        self._finish(plan, f"finish {len(keys)}")
+
+    def load(self, keys: Sequence[bytes]) -> None:
+        """Begin and finish a load of blocks that are all there."""
+        self._serial += 1
+        transfer, now = TransferId(self._serial), self._tick()
+        _, generation = self.ledger.space_of(self._session)
+        groups = [GroupBlocks(0, keys, range(len(keys)))]
+        plan = self._times.time(
+            f"begin_load {len(keys)}",
+            lambda: self.ledger.begin_load(
+                self._session, transfer, generation, groups, lease=None, deadline_s=60.0, now=now
+            ),
         )
-        sequence, _ = self.ledger.events(self._session, 0, 1)[-1]
-        self._times.time("acknowledge", lambda: self.ledger.acknowledge(self._session, sequence))
-        self.ledger.take_told()
-        self.ledger.expire(now=now)
+        self._finish(plan, f"finish load {len(keys)}")
 
     def offer_in_vain(self, keys: Sequence[bytes]) -> None:
         """Offer new blocks for which there is no room."""
@@ -185,6 +190,18 @@ class Shelf:
         self._times.time("reset", lambda: self.ledger.reset(space, now=now))
         while self._times.time("sweep", self.ledger.sweep):
             pass
+
+    def _finish(self, plan: TransferPlan, name: str) -> None:
+        """The copies of a plan end well, and its engine hears of it."""
+        now = self._tick()
+        self.ledger.start(plan.session, plan.transfer)
+        self._times.time(
+            name, lambda: self.ledger.finish(plan.session, plan.transfer, (), now=now)
+        )
+        sequence, _ = self.ledger.events(self._session, 0, 1)[-1]
+        self._times.time("acknowledge", lambda: self.ledger.acknowledge(self._session, sequence))
+        self.ledger.take_told()
+        self._times.time("expire", lambda: self.ledger.expire(now=now))
 
     def _begin_store(self, keys: Sequence[bytes], expected: StoreStatus) -> TransferPlan:
         self._serial += 1

@@ -173,13 +173,14 @@ class Case:
         return leases
 
     def _call_largest(self) -> None:
-        """Store, hold and release as many blocks as one call may name."""
+        """Store, hold, release and load as many blocks as one call may name."""
         for _ in range(LARGEST_ROUNDS):
             keys = self._keys.fresh(self._new(min(LARGEST_CALL, self._entries)))
             self._shelf.store(keys)
             lease = self._shelf.hold_ready(keys)
             if lease is not None:
                 self._shelf.release(lease)
+            self._shelf.load(keys)
 
     def _collect(self, name: str) -> None:
         self._times.time(name, gc.collect)
