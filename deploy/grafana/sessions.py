@@ -76,6 +76,13 @@ DASHBOARD = Dashboard(
                     (Query(series("kvstow_device_healthy"), "{{instance}} {{device}}"),),
                 ),
                 Chart(
+                    "How copies are made",
+                    Unit.COUNT,
+                    "How the copies of each device in use are made. Rows where batches were before: the CUDA driver has refused "
+                    "one, and copies of small blocks are slower.",
+                    (Query(series("kvstow_copy_method"), "{{device}} {{method}}"),),
+                ),
+                Chart(
                     "Copies given to devices",
                     Unit.COUNT,
                     "Copies that each device was given and has not ended. A depth that only grows on one device points to "

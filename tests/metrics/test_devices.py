@@ -19,7 +19,7 @@ class TwoGpus(HostDevice):
 
     def health(self) -> Sequence[DeviceHealth]:
         return [
-            DeviceHealth("aa", "GPU", True, "", {Direction.STORE: 3, Direction.LOAD: 1}),
+            DeviceHealth("aa", "GPU", True, "", {Direction.STORE: 3, Direction.LOAD: 1}, "rows"),
             DeviceHealth("bb", "GPU", False, "hangs", {Direction.STORE: 0, Direction.LOAD: 7}),
         ]
 
@@ -38,6 +38,8 @@ def test_each_device_has_its_health_and_its_queue(tmp_path: Path) -> None:
     registry = metrics.registry
     assert shown(registry, "kvstow_device_healthy", device="aa") == 1
     assert shown(registry, "kvstow_device_healthy", device="bb") == 0
+    assert shown(registry, "kvstow_copy_method", device="aa", method="rows") == 1
+    assert shown(registry, "kvstow_copy_method", device="bb", method="") is None
     assert shown(registry, "kvstow_copy_queue_depth", device="aa", direction="store") == 3
     assert shown(registry, "kvstow_copy_queue_depth", device="bb", direction="load") == 7
     assert shown(registry, "kvstow_pool_pinned") == 1

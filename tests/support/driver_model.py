@@ -10,7 +10,8 @@ A call can be told to fail or to hang.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -49,6 +50,7 @@ class DriverModel(Rules):
         self.pinned = pinned
         self.tells_sizes = True
         self._batched = batched
+        self._refusal: tuple[CudaError, int] | None = None
 
     def gpus(self) -> Sequence[GpuInfo]:
         return [GpuInfo(number, uuid, "Model") for number, uuid in enumerate(self.world.uuids)]
@@ -122,7 +124,25 @@ class DriverModel(Rules):
         copies = list(zip(*(column.tolist() for column in columns), strict=True))
         with self.world.changed:
             self.world.random.shuffle(copies)
-        self._copy(batch.direction, copies, stream, may_read_early=True)
+        refusal = self._refusal
+        issued = copies if refusal is None else copies[: refusal[1]]
+        self._copy(batch.direction, issued, stream, may_read_early=True)
+        if refusal is not None:
+            raise refusal[0]
+
+    @contextmanager
+    def refusing_batches(self, code: int, issued: int) -> Iterator[None]:
+        """Batches are refused while the block runs, when some of their copies are queued already.
+
+        Args:
+            code: what is said.
+            issued: how many copies of each are queued.
+        """
+        self._refusal = CudaError(code, "CUDA_ERROR_SOME", "copy_batch"), issued
+        try:
+            yield
+        finally:
+            self._refusal = None
 
     def copy_rows(self, rows: Rows, stream: int) -> None:
         self.begin("copy_rows")

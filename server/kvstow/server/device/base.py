@@ -167,6 +167,7 @@ class DeviceHealth:
         trouble: what is wrong, and since when; empty when healthy.
         queue_depths: copies of each direction that were submitted and have not ended, those that wait for a fence
             included.
+        copies: how they are made; empty if the device is not in use yet.
     """
 
     device: str
@@ -174,6 +175,7 @@ class DeviceHealth:
     healthy: bool
     trouble: str
     queue_depths: Mapping[Direction, int]
+    copies: str = ""
 
 
 class Copier(Protocol):

@@ -120,7 +120,7 @@ class HostDevice:
     def health(self) -> Sequence[DeviceHealth]:
         """See `Device.health`: its threads are in nobody's hands but the kernel's."""
         depths = {direction: self.queue_depth(direction) for direction in Direction}
-        return [DeviceHealth(HOST, "host memory", True, "", depths)]
+        return [DeviceHealth(HOST, "host memory", True, "", depths, "threads")]
 
     def submit(self, copy: Copy) -> None:
         """See `Copier.submit`."""

@@ -82,6 +82,8 @@ def _status(status: Status) -> Iterator[Metric]:
 
 def _devices(devices: Sequence[DeviceHealth]) -> Iterator[Metric]:
     yield transfers.DEVICE_HEALTHY.rows(((each.device,), each.healthy) for each in devices)
+    used = [each for each in devices if each.copies]
+    yield transfers.COPY_METHOD.rows(((each.device, each.copies), 1) for each in used)
     yield transfers.COPY_QUEUE_DEPTH.rows(
         ((each.device, direction.value), each.queue_depths[direction])
         for each in devices

@@ -27,6 +27,7 @@ from .driver import HANDLE_BYTES, UNKNOWN, CudaError
 from .fences import CudaFence, WaitingRoom
 from .lane import Lane, Path
 from .mappings import NAMESPACES, Mapping, Mappings
+from .methods import Method
 
 PROBE_BYTES = 64
 _OTHER_KIND = -1
@@ -152,6 +153,11 @@ class Context:
     def queue_depth(self, direction: Direction) -> int:
         """See `Copier.queue_depth`."""
         return self._lanes[direction].copies.queue_depth(direction) + self._room.count(direction)
+
+    @property
+    def copies(self) -> Method:
+        """How copies are made."""
+        return self._path.copies.method
 
     def give_up(self, reason: str) -> None:
         """Fail what is not being copied, in the calling thread."""

@@ -16,6 +16,8 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
 
+import structlog
+
 from kvstow.server.device.base import (
     Copy,
     DeviceBusyError,
@@ -34,6 +36,9 @@ from .control import Control, ResultT
 from .driver import OUT_OF_MEMORY, UNAVAILABLE, CudaError, Driver, GpuInfo
 from .fences import CudaFence
 from .lane import PIECE_BYTES, Path
+from .methods import Copies, Method
+
+_log = structlog.get_logger("kvstow.device")
 
 ASK_S = 0.5
 """How often whoever waits for page-locking is asked whether to go on."""
@@ -149,7 +154,9 @@ class Gpu:
         """See `Device.health`."""
         trouble = self._pulse.trouble()
         depths = {direction: self.queue_depth(direction) for direction in Direction}
-        return DeviceHealth(self.info.uuid, self.info.name, not trouble, trouble, depths)
+        context = self._context
+        copies = "" if context is None else context.copies.value
+        return DeviceHealth(self.info.uuid, self.info.name, not trouble, trouble, depths, copies)
 
     def queue_depth(self, direction: Direction) -> int:
         """See `Copier.queue_depth`."""
@@ -257,10 +264,13 @@ class Gpu:
         if self._context is None:
             terms, number = self._terms, self.info.number
             batched = terms.pinned and terms.driver.takes_batches(number)
+            method = Method.BATCHES if batched else Method.ROWS
+            copies = Copies(terms.driver, self.info.uuid, terms.host, method)
             path = Path(
-                terms.driver, number, terms.host, terms.pool_bytes, batched, terms.piece_bytes
+                terms.driver, number, terms.host, terms.pool_bytes, copies, terms.piece_bytes
             )
             self._context = Context(path, pinned=terms.pinned, pulse=self._pulse)
+            _log.info("a GPU is in use", gpu=self.info.uuid, copies=method.value)
         return self._context
 
     def _unlock_pages(self, addresses: Sequence[int]) -> None:

@@ -22,9 +22,10 @@ from kvstow.server.device.base import Copy, DeviceError, Direction, Region
 from kvstow.server.device.bounds import check_inside
 from kvstow.server.device.streams import CopyPiece, Streams
 
-from .batches import Batch, HostChunks, as_rows, make_batch
+from .batches import Batch, HostChunks, make_batch
 from .beats import Beat
 from .driver import CudaError, Driver
+from .methods import Copies
 
 THREADS = 2
 PIECE_BYTES = 16 << 20
@@ -40,7 +41,7 @@ class Path:
         gpu: number of the GPU.
         host: where the pool lies.
         pool_bytes: its size.
-        batched: whether the driver takes batches.
+        copies: issues them.
         piece_bytes: most that one batch moves.
     """
 
@@ -48,7 +49,7 @@ class Path:
     gpu: int
     host: HostChunks
     pool_bytes: int
-    batched: bool
+    copies: Copies
     piece_bytes: int = PIECE_BYTES
 
     def copy(self, batch: Batch, stream: int, event: int) -> None:
@@ -58,10 +59,7 @@ class Path:
             CudaError: of the batch nothing may be relied on; nothing of it is being copied any more.
         """
         try:
-            if self.batched:
-                self.driver.copy_batch(batch, stream)
-            else:
-                self.driver.copy_rows(as_rows(batch, self.host), stream)
+            self.copies.issue(batch, stream)
             self.driver.record_event(event, stream)
             self.driver.wait_event(event)
         except CudaError:

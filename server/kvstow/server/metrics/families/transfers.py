@@ -66,6 +66,14 @@ DEVICE_HEALTHY = Family(
     "1 while the device answers in its time. While it does not, sessions with memory on it find nothing.",
     _DEVICE,
 )
+COPY_METHOD = Family(
+    "kvstow_copy_method",
+    Kind.GAUGE,
+    "1",
+    "1 for the way in which the copies of a device that is in use are made. `rows` in place of `batches`: the CUDA driver has"
+    " none, or has refused one; small blocks are slower then.",
+    (*_DEVICE, ("method", "`threads` for memory in files; `batches`, `rows`")),
+)
 COPY_QUEUE_DEPTH = Family(
     "kvstow_copy_queue_depth",
     Kind.GAUGE,
@@ -84,5 +92,6 @@ ALL = (
     COPY_BYTES,
     COPY_DURATION,
     DEVICE_HEALTHY,
+    COPY_METHOD,
     COPY_QUEUE_DEPTH,
 )
