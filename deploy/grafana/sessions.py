@@ -59,9 +59,12 @@ DASHBOARD = Dashboard(
                 Chart(
                     "Events lost",
                     Unit.COUNT,
-                    "Events dropped within five minutes because their reader was slow; the engine was told to resync. Reports "
-                    "of transfers are never dropped. See the runbook, KvstowEventsLost.",
-                    (Query(total(recent("kvstow_events_lost_total")), "lost"),),
+                    "Events dropped within five minutes because their reader was slow, and how often an engine was told to resync. "
+                    "Reports of transfers are never dropped. See the runbook, KvstowEventsLost.",
+                    (
+                        Query(total(recent("kvstow_events_lost_total")), "lost"),
+                        Query(total(recent("kvstow_resyncs_total")), "resyncs"),
+                    ),
                 ),
             ),
         ),

@@ -69,6 +69,7 @@ class Reading(RuleBasedStateMachine):
         assert len(others) + self.outbox.lost_count == len(self.others)
         told = sum(event.lost_count for event in shown if isinstance(event, Resync))
         assert told == self.outbox.lost_count or self.outbox.overflowed
+        assert self.outbox.resync_count == sum(isinstance(event, Resync) for event in shown)
 
     @rule(sequence=st.integers(0, 40))
     def acknowledge(self, sequence: int) -> None:
@@ -117,6 +118,7 @@ def test_a_reader_that_never_looks_is_told_once() -> None:
         outbox.put(SpaceReset(number))
     resyncs = [event for _, event in outbox.after(0, 100) if isinstance(event, Resync)]
     assert resyncs == [Resync(48)]
+    assert outbox.resync_count == 1
     assert not outbox.overflowed
 
 

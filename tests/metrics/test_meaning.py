@@ -1,5 +1,7 @@
 """The figures mean what the page says of them."""
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
@@ -8,6 +10,7 @@ import pytest
 
 from cli.running import emptied
 from kvstow.client import Client, Refused
+from metrics.load import engine_to_kill
 from support.client_engine import connected_engine, keys
 from support.kvstowd import Kvstowd, placed_kvstowd, running_kvstowd
 from support.waiting import DEADLINE_S, wait_for
@@ -153,6 +156,24 @@ def test_a_store_that_came_to_nothing_is_counted(daemon: Kvstowd, risen: Risen) 
         found = risen()
     assert found["kvstow_unstored_blocks_total model abandoned "] == 2
     assert found["kvstow_unstored_blocks_total model failed "] == 0
+
+
+def test_what_a_reader_that_stopped_has_not_heard_is_counted(directory: Path) -> None:
+    lost, resyncs = "kvstow_events_lost_total", "kvstow_resyncs_total"
+    with (
+        running_kvstowd(directory, max_events=4) as daemon,
+        engine_to_kill(daemon.target) as engine,
+        Client(daemon.target) as client,
+    ):
+        (space,) = client.administration.spaces()
+        os.kill(engine.pid, signal.SIGSTOP)
+        before = found = daemon.metrics()
+        while not found[lost]:
+            client.administration.reset_space(space.space_id)
+            found = daemon.metrics()
+    assert before[lost] == before[resyncs] == 0
+    assert 1 <= found[resyncs] <= found[lost]
+    assert found["kvstow_stream_lag_events"] >= 4 + found[resyncs]
 
 
 def test_refusals_exist_before_they_happen_and_are_counted_by_reason(

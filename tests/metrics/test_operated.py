@@ -34,6 +34,7 @@ ENDS = {"recovery": {"KvstowTransfersStuck", "KvstowResetNotDrained"}}
 NOTHING_TO_SEE = {
     "overview: Internal errors, errors",
     "sessions: Events lost, lost",
+    "sessions: Events lost, resyncs",
     "transfers: Overdue and late, late completions",
 }
 """Zero in a daemon without errors, whose readers keep up."""

@@ -246,6 +246,7 @@ def totals(found: Counters) -> str:
         "transfers overdue": found.overdue,
         "late completions": found.late_completions,
         "events lost": found.events_lost,
+        "resyncs": found.resyncs,
     }
     return "\n".join(
         [

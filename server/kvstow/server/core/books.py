@@ -76,6 +76,7 @@ class Counters:
     overdue: int = 0
     late_completions: int = 0
     events_lost: int = 0
+    resyncs: int = 0
     dropped: Counter[DropReason] = field(default_factory=Counter)
     """READY blocks that were dropped, those of spaces that are gone included."""
     lookup_keys: Distribution = field(default_factory=lambda: Distribution(LOOKUP_BOUNDS))
@@ -168,11 +169,13 @@ class Books:
 
     def tell(self, session: Session, event: Event, now: float) -> None:
         """Put an event on a session's stream; a session that reads without ever acknowledging ends."""
-        lost = session.outbox.lost_count
-        session.outbox.put(event)
+        outbox = session.outbox
+        lost, resyncs = outbox.lost_count, outbox.resync_count
+        outbox.put(event)
         self.told.add(session.id)
-        self.counters.events_lost += session.outbox.lost_count - lost
-        if session.outbox.overflowed:
+        self.counters.events_lost += outbox.lost_count - lost
+        self.counters.resyncs += outbox.resync_count - resyncs
+        if outbox.overflowed:
             session.stream.grace_deadline = now
             self.deadlines.add(now, GraceDue(session.id))
 

@@ -21,6 +21,7 @@ class Outbox:
     Attributes:
         report_count: terminal reports among the waiting events.
         lost_count: events that were lost, ever.
+        resync_count: `Resync` events, ever.
         overflowed: even the room for `Resync` is used up; the session cannot be kept.
     """
 
@@ -34,6 +35,7 @@ class Outbox:
         "lost_count",
         "overflowed",
         "report_count",
+        "resync_count",
     )
 
     def __init__(self, limit: int) -> None:
@@ -45,6 +47,7 @@ class Outbox:
         self._told_count = 0  # losses that the Resyncs before it tell
         self.report_count = 0
         self.lost_count = 0
+        self.resync_count = 0
         self.overflowed = False
 
     @property
@@ -93,6 +96,7 @@ class Outbox:
         elif len(self._waiting) - self.report_count < 2 * self._limit:
             self._told_count = self.lost_count - 1
             self._waiting.append(Resync(1))
+            self.resync_count += 1
             self._resync = self.last
         else:
             self.overflowed = True

@@ -162,3 +162,4 @@ def _streams(snapshot: Snapshot) -> Iterator[Metric]:
     yield sessions.UNACKNOWLEDGED.rows([(("report",), reports), (("other",), sum(lags) - reports)])
     yield sessions.STREAM_LAG.one(max(lags, default=0))
     yield sessions.EVENTS_LOST.one(snapshot.counters.events_lost)
+    yield sessions.RESYNCS.one(snapshot.counters.resyncs)

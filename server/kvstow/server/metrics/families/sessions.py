@@ -53,6 +53,13 @@ EVENTS_LOST = Family(
     "events",
     "Events that were dropped because their reader was slow; reports of transfers never are.",
 )
+RESYNCS = Family(
+    "kvstow_resyncs_total",
+    Kind.COUNTER,
+    "times",
+    "How often a reader was told to look at the state of its session anew, because events were dropped. One such word stands "
+    "for all that were dropped since the reader last looked.",
+)
 
 ALL = (
     SESSIONS,
@@ -64,4 +71,5 @@ ALL = (
     UNACKNOWLEDGED,
     STREAM_LAG,
     EVENTS_LOST,
+    RESYNCS,
 )
