@@ -55,6 +55,11 @@ def port(address: str | None) -> int:
     return int(address.rpartition(":")[2])
 
 
+def patience_s(probe: Manifest) -> float:
+    """For how long a probe may fail without a consequence."""
+    return float(probe["periodSeconds"] * probe["failureThreshold"])
+
+
 def volume(overlay: str, name: str) -> Manifest:
     """What a volume is made of."""
     (found,) = (found for found in pod(overlay)["spec"]["volumes"] if found["name"] == name)
@@ -116,8 +121,11 @@ def test_probes_ask_for_services_that_exist_and_give_the_start_its_time(
     assert start["grpc"].get("service", "") == READINESS
     # A pool of a terabyte takes minutes to fault in.
     assert start["periodSeconds"] * start["failureThreshold"] >= 900
-    # A sidecar's readiness is its pod's, and an engine serves without its cache.
-    assert ("readinessProbe" in probes) == overlay.startswith("node")
+    ready = probes["readinessProbe"]
+    assert ready["grpc"].get("service", "") == READINESS
+    if overlay.startswith("sidecar"):
+        # Its readiness is its pod's: no engine may go out of service for it before the daemon is started anew anyway.
+        assert patience_s(ready) >= patience_s(probes["livenessProbe"])
 
 
 @every_overlay
