@@ -12,7 +12,7 @@ from kvstow.server.core.events import Event
 from kvstow.server.core.ledger import Ledger
 from kvstow.server.core.lookups import LookupOptions
 from kvstow.server.core.policy import EvictionPolicy, Lru, make_policy
-from kvstow.server.core.pool import PolicyFactory
+from kvstow.server.core.pool import PolicyFactory, Zeroes, no_tenant
 from kvstow.server.core.types import (
     BlockFailure,
     Group,
@@ -52,11 +52,12 @@ def identity(
     block_bytes: Sequence[int] = (SLOT_BYTES,),
     world_size: int = 1,
     key_bytes: int = 8,
+    tenant: str = "tenant",
 ) -> Identity:
     """An identity whose groups have one segment per block, of `block_bytes` each."""
     groups = tuple(Group((size,)) for size in block_bytes)
     layout = Layout("float32", 16, world_size, "test", groups)
-    return Identity("tenant", model, weights, layout, KeyScheme("test", key_bytes, b""))
+    return Identity(tenant, model, weights, layout, KeyScheme("test", key_bytes, b""))
 
 
 def named_policy(name: str) -> PolicyFactory:
@@ -76,6 +77,7 @@ def make_ledger(
     policy: PolicyFactory = lru,
     threshold: int = 1,
     limits: Limits | None = None,
+    zeroes: Zeroes = no_tenant,
 ) -> Ledger:
     """A ledger over a pool of `slot_count` slots of SLOT_BYTES, in one extent unless its size is given."""
     pool_bytes = slot_count * SLOT_BYTES
@@ -85,6 +87,7 @@ def make_ledger(
         make_policy=policy,
         admission=Admission(threshold, limit=64),
         limits=limits or Limits(),
+        zeroes=zeroes,
     )
 
 

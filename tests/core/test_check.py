@@ -263,7 +263,7 @@ MISTAKES: dict[Callable[[Books], None], str] = {
     free_what_is_stored: "'free': True, 'evictable': True",
     count_a_busy_slot: "busy slots",
     count_a_free_slot: "free slots, not",
-    count_a_busy_slot_of_the_size: "not . busy slots",
+    count_a_busy_slot_of_the_size: "busy slots, not 5",
     count_an_idle_extent: "idle extents, not",
     lose_an_owner: "half an entry",
     evict_by_half: "belongs to no index",

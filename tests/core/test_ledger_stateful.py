@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from core.upkeep_rules import UpkeepRules
 from kvstow.server.core.lookups import LookupOptions
 from kvstow.server.core.types import (
     BlockFailure,
@@ -22,13 +23,13 @@ from kvstow.server.core.types import (
     TransferKind,
     TransferState,
 )
+from support.ledger_flights import Reader
 from support.ledger_model import (
     BLOCK_COUNT,
     KEYS,
     LARGE,
     SMALL,
-    LedgerModel,
-    Reader,
+    WIDE,
     identity,
 )
 
@@ -38,24 +39,32 @@ picks = st.integers(0, 99)
 keys_strategy = st.lists(st.sampled_from(KEYS), min_size=1, max_size=6, unique=True)
 
 
-class LedgerMachine(LedgerModel):
-    """Two models with different slot sizes share a pool of a few extents."""
+class LedgerMachine(UpkeepRules):
+    """Models with different slot sizes share a pool of a few extents; the freed slots of some are zeroed."""
 
     @initialize(
         extents=st.integers(1, 3),
         policy=st.sampled_from(["lru", "arc"]),
         threshold=st.sampled_from([1, 1, 2]),
         max_tightened=st.sampled_from([0, 1, 100]),
+        zeroed=st.sampled_from([(), ("small",), ("large", "wide"), ("small", "large", "wide")]),
     )
-    def make(self, extents: int, policy: str, threshold: int, max_tightened: int) -> None:
-        self._make(extents, policy, threshold, max_tightened)
+    def make(
+        self,
+        extents: int,
+        policy: str,
+        threshold: int,
+        max_tightened: int,
+        zeroed: tuple[str, ...],
+    ) -> None:
+        self._make(extents, policy, threshold, max_tightened, zeroed)
         self.open(SMALL)
         self.open(LARGE)
 
     # Sessions
 
     @precondition(lambda self: len(self.readers) < 4)
-    @rule(model=st.sampled_from([SMALL, LARGE]))
+    @rule(model=st.sampled_from([SMALL, LARGE, WIDE]))
     def open(self, model: tuple[str, int]) -> None:
         session = self.ledger.open_session(identity(*model), model[0], now=self.now)
         self.ledger.attach(session, 0, (BLOCK_COUNT,))
@@ -84,15 +93,6 @@ class LedgerMachine(LedgerModel):
         while (due := self.ledger.next_deadline()) is not None and due <= self.now:
             for session in self.ledger.expire(now=self.now).sessions:
                 self._forget(session)
-
-    @rule()
-    def sweep(self) -> None:
-        before = self.ledger.snapshot(now=self.now)
-        self.ledger.sweep()
-        after = self.ledger.snapshot(now=self.now)
-        for was, now in zip(before.tables, after.tables, strict=True):
-            assert now.free >= was.free
-            assert now.held - was.held == was.free + was.evictable - now.free - now.evictable <= 0
 
     # Reading
 
@@ -209,7 +209,7 @@ class LedgerMachine(LedgerModel):
         if flight.plan.kind is TransferKind.LOAD:
             self._check_readable(flight)
         else:
-            self._write(flight)
+            self._write(flight, failed)
         failures = tuple(
             BlockFailure(position, 0, "test") for position in flight.keys if position in failed
         )

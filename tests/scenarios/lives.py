@@ -9,7 +9,7 @@ from scenarios.world import Names, World
 
 
 def pool(world: World, command: Command) -> str:
-    """pool slots=N [extent=SLOTS] [policy=lru] [admit=SIGHT] [transfers= leases= sessions= spaces= events= grace= keys= tighten= history=]"""
+    """pool slots=N [extent=SLOTS] [policy=lru] [admit=SIGHT] [transfers= leases= sessions= spaces= events= grace= keys= tighten= history=] [zero=TENANTS]"""
     standard = Limits()
     limits = Limits(
         max_keys=command.number("keys", standard.max_keys),
@@ -30,12 +30,13 @@ def pool(world: World, command: Command) -> str:
         policy=named_policy(command.option("policy", "lru")),
         threshold=command.number("admit", 1),
         limits=limits,
+        zeroes=command.option("zero").split(",").__contains__,
     )
     return "ok"
 
 
 def open_session(world: World, command: Command) -> str:
-    """open SESSION [model=m] [weights=1] [bytes=64/...] [ranks=1] [attach=0..] [blocks=100] [key=8] [stream=open] [name=engine]"""
+    """open SESSION [model=m] [weights=1] [bytes=64/...] [ranks=1] [attach=0..] [blocks=100] [key=8] [stream=open] [name=engine] [tenant=tenant]"""
     name, model, weights = command.word(0), command.option("model", "m"), command.option("weights")
     world_size = command.number("ranks", 1)
     sizes = [int(size) for size in command.option("bytes", str(SLOT_BYTES)).split("/")]
@@ -44,7 +45,12 @@ def open_session(world: World, command: Command) -> str:
     streams = command.option("stream", "open") == "open"
     key_bytes = command.number("key", 8)
     found = identity(
-        model, weights=weights, block_bytes=sizes, world_size=world_size, key_bytes=key_bytes
+        model,
+        weights=weights,
+        block_bytes=sizes,
+        world_size=world_size,
+        key_bytes=key_bytes,
+        tenant=command.option("tenant", "tenant"),
     )
     session = world.ledger.open_session(found, command.option("name", "engine"), now=world.now)
     for rank in ranks:

@@ -47,6 +47,8 @@ VERBS: dict[str, Callable[[World, Command], str]] = {
     "wanted": work.wanted,
     "watch": lives.watch,
     "why": views.why,
+    "zero": work.zero,
+    "zeroed": work.zeroed,
 }
 
 

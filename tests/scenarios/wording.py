@@ -154,6 +154,7 @@ def table(view: TableView) -> str:
         "held": view.held,
         "writing": view.writing,
         "quarantined": view.quarantined,
+        "zeroing": view.zeroing,
     }
     found = ", ".join(f"{number} {name}" for name, number in states.items() if number)
     return f"{view.slot_bytes} bytes: {count(view.slots, 'slot')}: {found or 'none'}"

@@ -135,3 +135,17 @@ def drained(world: World, command: Command) -> str:
 def sweep(world: World, command: Command) -> str:
     """sweep: hand back one batch of dropped slots"""
     return "some may be left" if world.ledger.sweep() else "none left"
+
+
+def zero(world: World, _command: Command) -> str:
+    """zero: take what is to be zeroed next, to be wiped"""
+    pieces = world.ledger.begin_zeroing()
+    if pieces is None:
+        return "nothing"
+    return "\n".join(f"bytes {piece.start}..{piece.stop - 1}" for piece in pieces) or "no bytes"
+
+
+def zeroed(world: World, _command: Command) -> str:
+    """zeroed: it was wiped"""
+    world.ledger.end_zeroing()
+    return "more waits" if world.ledger.has_dirt else "no more waits"

@@ -1,8 +1,6 @@
 """A plain-dict model of what the ledger promises, for the stateful test."""
 
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
@@ -29,69 +27,43 @@ from kvstow.server.core.types import (
     TransferPlan,
     TransferState,
 )
+from support.ledger_flights import Flight, Reader, Token
+from support.pool_bytes import PoolBytes, Slot
 
 KEYS = [bytes([number]) for number in range(6)]
 BLOCK_COUNT = len(KEYS)
 EXTENT_BYTES = 256
-"""Four small slots or two large ones."""
+"""Four small slots, two large ones, or a wide one and 64 bytes that nothing uses."""
 
-SMALL, LARGE = ("small", 64), ("large", 128)
-"""Models, by name and bytes of a block."""
-
-Slot = tuple[int, int]
-Token = tuple[int, int, bytes]
-"""The bytes that a store writes: which transfer of which session, for which key."""
-
-
-@dataclass
-class Reader:
-    """A living session: its space, the reports it is owed, and what it has read."""
-
-    space: SpaceId
-    owed: list[TransferEnded] = field(default_factory=list)
-    seen: int = 0
-    resets: Counter[int] = field(default_factory=Counter)
-    drained: Counter[int] = field(default_factory=Counter)
-
-
-@dataclass
-class Flight:
-    """A transfer whose copy has not ended."""
-
-    plan: TransferPlan
-    space: SpaceId
-    generation: int
-    keys: dict[int, bytes]
-    expected: dict[Slot, Token] = field(default_factory=dict)
-    abandoned: bool = False
-    running: bool = False
-
-    @property
-    def slots(self) -> dict[int, Slot]:
-        """Position in the request to slot."""
-        return {
-            position: (copies.slot_bytes, slot)
-            for copies in self.plan.copies
-            for position, slot in zip(copies.positions, copies.slots, strict=True)
-        }
+SMALL, LARGE, WIDE = ("small", 64), ("large", 128), ("wide", 192)
+"""Models, by name and bytes of a block; each has a tenant of its name."""
 
 
 def identity(model: str, block_bytes: int) -> Identity:
     layout = Layout("float32", 16, 1, "test", (Group((block_bytes,)),))
-    return Identity("tenant", model, "1", layout, KeyScheme("test", 1, b""))
+    return Identity(model, model, "1", layout, KeyScheme("test", 1, b""))
 
 
 class LedgerModel(RuleBasedStateMachine):
     """What was promised so far, and the ledger it is held against."""
 
-    def _make(self, extents: int, policy: str, threshold: int, max_tightened: int) -> None:
+    def _make(
+        self,
+        extents: int,
+        policy: str,
+        threshold: int,
+        max_tightened: int,
+        zeroed: Collection[str] = (),
+    ) -> None:
         self.ledger = Ledger(
             extents * EXTENT_BYTES,
             EXTENT_BYTES,
             make_policy=lambda identify: make_policy(policy, identify),
             admission=Admission(threshold, 16),
             limits=Limits(max_transfers=6, max_tightened=max_tightened, grace_s=20.0),
+            zeroes=lambda tenant: tenant in zeroed,
         )
+        self.bytes = PoolBytes(self.ledger, extents * EXTENT_BYTES, EXTENT_BYTES, zeroed)
         self.admits_all = threshold == 1
         self.now = 0.0
         self.last_transfer = 0
@@ -141,12 +113,11 @@ class LedgerModel(RuleBasedStateMachine):
         for flight_id in self.flying:
             self.ledger.finish(*flight_id, (), now=self.now)
         self.ledger.check()
-        while self.ledger.sweep():
-            self.ledger.check()
+        self.bytes.clean_up(())
         view = self.ledger.snapshot(now=self.now)
         assert (view.sessions, view.transfers, view.leases) == ((), (), ())
         for table in view.tables:
-            assert (table.held, table.writing, table.quarantined) == (0, 0, 0)
+            assert (table.held, table.writing, table.quarantined, table.zeroing) == (0, 0, 0, 0)
             assert table.free + table.evictable == table.slots
         assert all(space.draining == () for space in view.spaces)
 
@@ -232,13 +203,13 @@ class LedgerModel(RuleBasedStateMachine):
         # What eviction and reclaiming took away is what the model finds gone now.
         self.stored = {name: token for name, token in self.stored.items() if self._is_ready(*name)}
         if "N" in plan.statuses:
-            size = next(
-                64 if found.identity.model == "small" else 128
-                for found in view.spaces
-                if found.id == space
-            )
+            layout = self.ledger.identity_of(space).layout
+            size = layout.groups[0].slot_bytes(layout.world_size)
             table = next(found for found in view.tables if found.slot_bytes == size)
             assert view.unused_extents == table.free == 0
+            wiping = self.ledger._books.pool.zeroing
+            wiped = len(wiping.slots) if wiping and wiping.slot_bytes == size else 0
+            assert table.zeroing == wiped, "a slot that only waits to be zeroed can be had"
             assert not self.ledger._books.pool.has_loose_holds
             assert table.evictable <= plan.statuses.count("S")
 
@@ -253,16 +224,21 @@ class LedgerModel(RuleBasedStateMachine):
         flight = Flight(plan, space, self.generation[space], keys)
         assert set(flight.slots) == set(keys)
         name = (plan.session, plan.transfer)
-        busy = {slot for other in self.flying.values() for slot in other.slots.values()}
         if plan.kind is TransferKind.STORE:
-            assert not busy & set(flight.slots.values()), "a slot under a copy was given away"
+            assert set(flight.slots.values()).isdisjoint(self._copied()), "given away under a copy"
         self.flying[name] = flight
         self.flown.append(name)
         return name
 
-    def _write(self, flight: Flight) -> None:
+    def _copied(self) -> list[Slot]:
+        return [slot for flight in self.flying.values() for slot in flight.slots.values()]
+
+    def _write(self, flight: Flight, failed: Collection[int]) -> None:
+        tenant = self.ledger.identity_of(flight.space).tenant
         for position, slot in flight.slots.items():
             self.content[slot] = (flight.plan.session, flight.plan.transfer, flight.keys[position])
+            whole = position not in failed and not flight.abandoned
+            self.bytes.write(tenant, [slot], whole=whole)
 
     def _check_readable(self, flight: Flight) -> None:
         for slot, token in flight.expected.items():

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from .books import Books
 from .deadlines import Due, GraceDue, LeaseDue, SweepDue, TransferDue
 from .errors import BooksError
+from .extents import Extent
 from .index import BlockIndex
 from .slots import SlotTable
 from .types import TransferKind
@@ -22,10 +23,12 @@ def check(books: Books) -> None:
     for lease in books.leases.values():
         for held in lease.held:
             readers.update((held.table.slot_bytes, slot) for slot in held.slots)
+    zeroing = books.pool.zeroing
     for table in books.pool.tables.values():
         for loose in table.backlog.values():
             readers.update((table.slot_bytes, slot) for slots, _ in loose for slot in slots)
-        _check_table(table, taken, readers)
+        wiped = zeroing.slots if zeroing and zeroing.slot_bytes == table.slot_bytes else ()
+        _check_table(table, taken, readers, wiped)
     _check_extents(books)
     _check_spaces(books, taken)
     _check_sessions(books)
@@ -50,15 +53,21 @@ def _owned_by_transfers(books: Books) -> tuple[Counter[_SlotKey], Counter[_SlotK
     return taken, readers
 
 
-def _check_table(table: SlotTable, taken: Counter[_SlotKey], readers: Counter[_SlotKey]) -> None:
+def _check_table(
+    table: SlotTable,
+    taken: Counter[_SlotKey],
+    readers: Counter[_SlotKey],
+    wiped: Collection[int],
+) -> None:
     table.policy.check()
     order = list(table.policy.order())
     evictable = set(order)
     _require(len(order) == len(evictable), "a slot stands twice in the eviction order")
     seen: Counter[str] = Counter()
     for extent in table.extents.values():
-        free = set(extent.free)
-        _require(len(free) == len(extent.free), f"extent {extent.number} lists a free slot twice")
+        free, dirty = set(extent.free), set(extent.dirty)
+        listed = len(free) + len(dirty)
+        _require(listed == extent.free_count, f"extent {extent.number} lists a free slot twice")
         states: Counter[str] = Counter()
         for slot in table.slots_of(extent):
             key = (table.slot_bytes, slot)
@@ -70,23 +79,48 @@ def _check_table(table: SlotTable, taken: Counter[_SlotKey], readers: Counter[_S
                 "evictable": slot in evictable,
                 "held": bool(readers[key]),
                 "taken": bool(taken[key]),
+                "dirty": slot in dirty,
+                "zeroing": slot in wiped,
             }
             _require(sum(facts.values()) == 1, f"slot {key} is {facts}")
             states.update(name for name, true in facts.items() if true)
             _check_owner(table, slot, facts)
-        busy = states["held"] + states["taken"]
-        _require(busy == extent.busy_count, f"extent {extent.number} has {busy} busy slots")
+            _check_stain(table, extent, slot, facts)
+        _check_extent(table, extent, states)
         seen.update(states)
     _check_counts(table, seen)
 
 
+def _check_extent(table: SlotTable, extent: Extent, states: Counter[str]) -> None:
+    name = f"extent {extent.number}"
+    busy = states["held"] + states["taken"] + states["zeroing"] + extent.dirty_tail
+    _require(busy == extent.busy_count, f"{name} has {busy} busy slots")
+    stained = sum(extent.stains)
+    counted = extent.stained_count
+    _require(stained == counted, f"{name} has {stained} stained slots, not {counted}")
+    waits = table.free.dirty.get(extent.place) is extent
+    _require(
+        waits == bool(extent.dirty or extent.dirty_tail),
+        f"{name} is dirty and does not wait to be zeroed, or waits and is not",
+    )
+
+
+def _check_stain(table: SlotTable, extent: Extent, slot: int, facts: Mapping[str, bool]) -> None:
+    stained = bool(extent.stains[slot - extent.place * extent.slot_count])
+    owner = table.owners[slot]
+    if owner is not None:
+        _require(stained == owner.zeroed, f"slot {slot} is stained as if it were not its owner's")
+    _require(stained or not (facts["dirty"] or facts["zeroing"]), f"clean slot {slot} is dirty")
+    _require(not (stained and facts["free"]), f"stained slot {slot} is free and not dirty")
+
+
 def _check_counts(table: SlotTable, seen: Counter[str]) -> None:
-    _require(
-        seen["free"] == table.free_count, f"{seen['free']} free slots, not {table.free_count}"
-    )
-    _require(
-        seen["held"] + seen["taken"] == table.busy_count, f"not {table.busy_count} busy slots"
-    )
+    free = seen["free"] + seen["dirty"]
+    _require(free == table.free_count, f"{free} free slots, not {table.free_count}")
+    dirty = table.free.dirty_count
+    _require(seen["dirty"] == dirty, f"{seen['dirty']} dirty slots, not {dirty}")
+    busy = seen["held"] + seen["taken"] + seen["zeroing"]
+    _require(busy == table.busy_count, f"{busy} busy slots, not {table.busy_count}")
     _require(
         seen["evictable"] == table.evictable_count + table.retired_count,
         f"{seen['evictable']} evictable, not {table.evictable_count} + {table.retired_count}",
@@ -102,7 +136,8 @@ def _check_owner(table: SlotTable, slot: int, facts: Mapping[str, bool]) -> None
     if owner is None or key is None:
         _require(not facts["evictable"], f"evictable slot {slot} belongs to no index")
         return
-    _require(not facts["free"] and not facts["taken"], f"slot {slot} is in an index but not READY")
+    ready = facts["evictable"] or facts["held"]
+    _require(ready, f"slot {slot} is in an index but not READY")
     _require(owner.probe([key]) == [slot], f"slot {slot} is not where its index says")
 
 
@@ -162,6 +197,10 @@ def _check_index(index: BlockIndex, table: SlotTable, taken: Counter[_SlotKey]) 
     for key, slot in index.writing_items():
         _require(key not in ready, f"key {key.hex()} is READY and WRITING")
         _require(taken[table.slot_bytes, slot] == 1, f"WRITING key {key.hex()} has no transfer")
+        if index.zeroed:
+            extent = table.extents[slot // table.slots_per_extent]
+            stained = extent.stains[slot % table.slots_per_extent]
+            _require(bool(stained), f"slot {slot} of WRITING key {key.hex()} is not stained")
 
 
 def _check_ready(index: BlockIndex, table: SlotTable) -> Mapping[bytes, int]:

@@ -1,7 +1,13 @@
-"""An extent: a fixed piece of the host pool while it serves one slot size."""
+"""An extent: a fixed piece of the host pool while it serves one slot size.
+
+A slot is *stained* from when a block of a tenant whose freed slots are zeroed may lie in it, until it was zeroed or
+another's block fills it. A free one that is stained is *dirty*: it is to be zeroed, and stands apart from the others.
+"""
 
 from array import array
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 UNUSED = float("-inf")
 """Before every moment: an extent without blocks is colder than any other."""
@@ -10,26 +16,49 @@ UNUSED = float("-inf")
 class Extent:
     """One fixed piece of the host pool while it serves one slot size.
 
+    Args:
+        soiled: it served another size, and some of its bytes are to be zeroed: since nobody knows any more which, all are.
+
     Attributes:
         number: which piece of the pool.
         place: where its slots stand in the table's lists.
         shift: from the number of a slot in the table to where it lies in the pool.
-        free: free slots, the lowest number last, so that slots are handed out in ascending runs. An array, because the
-            garbage collector would walk lists: there are many after a reset.
-        busy_count: slots that are held or taken; such an extent cannot be reclaimed.
+        free: free slots that are not dirty, the lowest number last, so that slots are handed out in ascending runs. An
+            array, because the garbage collector would walk lists: there are many after a reset.
+        dirty: free slots that are, in the same order.
+        stains: by position, whether a slot is stained.
+        stained_count: how many are.
+        dirty_tail: what lies behind its last slot is to be zeroed.
+        busy_count: slots that are held, taken or being zeroed, and one for a dirty tail; such an extent cannot be reclaimed.
         used_at: when a slot of it was last stored or read, in seconds of the caller's clock; UNUSED if all are free.
         uses: when each slot was last used, by position; of a free one it means nothing.
     """
 
-    __slots__ = ("busy_count", "free", "number", "place", "shift", "used_at", "uses")
+    __slots__ = (
+        "busy_count",
+        "dirty",
+        "dirty_tail",
+        "free",
+        "number",
+        "place",
+        "shift",
+        "stained_count",
+        "stains",
+        "used_at",
+        "uses",
+    )
 
-    def __init__(self, number: int, place: int, slot_count: int) -> None:
+    def __init__(self, number: int, place: int, slot_count: int, *, soiled: bool = False) -> None:
         first = place * slot_count
+        slots = array("q", range(first + slot_count - 1, first - 1, -1))
         self.number = number
         self.place = place
         self.shift = (number - place) * slot_count
-        self.free = array("q", range(first + slot_count - 1, first - 1, -1))
-        self.busy_count = 0
+        self.free, self.dirty = (array("q"), slots) if soiled else (slots, array("q"))
+        self.stains = bytearray([soiled]) * slot_count
+        self.stained_count = slot_count if soiled else 0
+        self.dirty_tail = soiled
+        self.busy_count = int(soiled)
         self.used_at = UNUSED
         self.uses = array("d", bytes(8 * slot_count))
 
@@ -40,18 +69,38 @@ class Extent:
 
     @property
     def free_count(self) -> int:
-        """How many of them are free."""
-        return len(self.free)
+        """How many of them are free, dirty ones included."""
+        return len(self.free) + len(self.dirty)
 
-    def pop(self, count: int) -> list[int]:
-        """Take up to `count` free slots out, those with the lowest numbers of the latest run."""
-        found = self.free[-count:].tolist()
-        del self.free[-count:]
+    def take(self, count: int) -> list[int]:
+        """Take up to `count` free slots out, the lowest of those that came last, dirty ones when there are no others."""
+        chosen = self.free or self.dirty
+        found = chosen[-count:].tolist()
+        del chosen[-count:]
+        return found
+
+    def take_dirty(self, count: int) -> list[int]:
+        """Take up to `count` dirty slots out, rising."""
+        found = sorted(self.dirty[-count:])
+        del self.dirty[-count:]
         return found
 
     def push(self, slots: Sequence[int]) -> None:
         """Slots, rising, are free again."""
+        if self.stained_count:
+            first = self.place * self.slot_count
+            self.dirty.extend(slot for slot in reversed(slots) if self.stains[slot - first])
+            slots = [slot for slot in slots if not self.stains[slot - first]]
         self.free.extend(reversed(slots))
+
+    def stain(self, slots: Sequence[int]) -> None:
+        """Slots are stained from now on."""
+        self._mark(slots, 1)
+
+    def unstain(self, slots: Sequence[int]) -> None:
+        """Slots are not stained any more."""
+        if self.stained_count:
+            self._mark(slots, 0)
 
     def use(self, slots: Sequence[int], now: float) -> None:
         """Some of its slots, rising, are used."""
@@ -62,3 +111,36 @@ class Extent:
         else:
             for slot in slots:
                 self.uses[slot - first] = now
+
+    def _mark(self, slots: Sequence[int], stained: int) -> None:
+        first = self.place * self.slot_count
+        for slot in slots:
+            self.stained_count += stained - self.stains[slot - first]
+            self.stains[slot - first] = stained
+
+
+@dataclass(frozen=True, slots=True)
+class Zeroing:
+    """What is being zeroed: slots of one size in one extent, and its tail if that is dirty."""
+
+    slot_bytes: int
+    extent: Extent
+    slots: Sequence[int]
+
+
+def by_extent(
+    extents: Mapping[int, Extent], slots: Sequence[int]
+) -> Iterator[tuple[Extent, Sequence[int]]]:
+    """Slots of one extent after the other: what is counted for each costs little for each of its slots.
+
+    Args:
+        extents: those of one slot size, by place.
+        slots: in any order; those of each extent come out rising.
+    """
+    ordered, start = sorted(slots), 0
+    slot_count = next(iter(extents.values())).slot_count if extents else 0
+    while start < len(ordered):
+        extent = extents[ordered[start] // slot_count]
+        end = bisect_left(ordered, (extent.place + 1) * slot_count, start)
+        yield extent, ordered[start:end]
+        start = end

@@ -14,41 +14,70 @@ class FreeSlots:
 
     Attributes:
         count: slots on all of them.
+        dirty_count: those of them that are dirty.
+        dirty: extents with something that is to be zeroed, by place, those that have waited longest first.
     """
 
-    __slots__ = ("_open", "count")
+    __slots__ = ("_open", "count", "dirty", "dirty_count")
 
     def __init__(self) -> None:
         self.count = 0
+        self.dirty_count = 0
+        self.dirty: dict[int, Extent] = {}
         self._open: dict[int, Extent] = {}
 
     def add(self, extent: Extent) -> None:
         """An extent of free slots only is put to work."""
-        self._open[extent.place] = extent
-        self.count += extent.free_count
+        self._account(extent, extent.free_count, len(extent.dirty))
 
     def drop(self, extent: Extent) -> None:
         """Forget an extent whose slots are all free."""
         del self._open[extent.place]
+        self.dirty.pop(extent.place, None)
         self.count -= extent.free_count
+        self.dirty_count -= len(extent.dirty)
 
     def take(self, count: int) -> Iterator[tuple[Extent, list[int]]]:
         """Hand out free slots, in as few runs as there are; at least `count` must be free."""
         if count > self.count:
             raise BooksError(f"{count} slots taken of {self.count} free ones")
-        self.count -= count
         while count:
             extent = next(reversed(self._open.values()))
-            found = extent.pop(count)
-            if not extent.free_count:
-                del self._open[extent.place]
+            dirty_before = len(extent.dirty)
+            found = extent.take(count)
             count -= len(found)
+            self._account(extent, -len(found), len(extent.dirty) - dirty_before)
             yield extent, found
+
+    def take_dirty(self, extent: Extent, count: int) -> list[int]:
+        """Hand out up to `count` dirty slots of an extent, rising, to be zeroed."""
+        found = extent.take_dirty(count)
+        del self.dirty[extent.place]  # what is left of it waits behind the others
+        self._account(extent, -len(found), -len(found))
+        return found
 
     def push(self, extent: Extent, slots: Sequence[int]) -> None:
         """Slots of one extent, rising, are free again."""
-        self._open[extent.place] = extent
+        dirty_before = len(extent.dirty)
         extent.push(slots)
         if extent.free_count == extent.slot_count:
             extent.used_at = UNUSED
-        self.count += len(slots)
+        self._account(extent, len(slots), len(extent.dirty) - dirty_before)
+
+    def wipe_tail(self, extent: Extent) -> None:
+        """What lies behind the last slot of an extent was zeroed."""
+        extent.dirty_tail = False
+        self._account(extent, 0, 0)
+
+    def _account(self, extent: Extent, more: int, more_dirty: int) -> None:
+        """An extent has so many more free slots than before, and so many more dirty ones."""
+        self.count += more
+        self.dirty_count += more_dirty
+        if extent.free_count:
+            self._open[extent.place] = extent
+        else:
+            self._open.pop(extent.place, None)
+        if extent.dirty or extent.dirty_tail:
+            self.dirty[extent.place] = extent
+        else:
+            self.dirty.pop(extent.place, None)

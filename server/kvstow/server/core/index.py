@@ -66,6 +66,7 @@ class BlockIndex:
     Args:
         serial: unique number of this index, never used twice in a daemon process.
         slot_limit: how many slots the host pool could give to this group.
+        zeroed: whether slots are zeroed when its blocks have left them.
 
     Attributes:
         ready_count: keys that are READY.
@@ -84,13 +85,15 @@ class BlockIndex:
         "ready_count",
         "retired",
         "serial",
+        "zeroed",
     )
 
-    def __init__(self, serial: int, slot_limit: int) -> None:
+    def __init__(self, serial: int, slot_limit: int, *, zeroed: bool = False) -> None:
         shard_count = 1
         if slot_limit > DENSE_LIMIT:
             shard_count = min(MAX_SHARDS, 1 << (slot_limit // SHARD_TARGET).bit_length())
         self.serial = serial
+        self.zeroed = zeroed
         self.ready_count = 0
         self.evicted_count = 0
         self.held_count = 0

@@ -16,14 +16,14 @@ caller holds one lock around every call.
 
 from collections.abc import Sequence
 
-from . import expiry, lives, loads, lookups, resets, stores
+from . import expiry, lives, loads, lookups, resets, stores, zeroing
 from .admission import Admission
 from .books import Books, Limits, Serials
 from .check import check
 from .events import Draining, Event
 from .history import History, Recollection
 from .lookups import LookupOptions
-from .pool import HostPool, PolicyFactory
+from .pool import HostPool, PolicyFactory, Zeroes, no_tenant
 from .recall import recall
 from .snapshot import Snapshot, snapshot
 from .types import (
@@ -53,6 +53,7 @@ class Ledger:
         admission: decides which offered blocks are worth storing.
         limits: what bounds the books.
         session_base: session ids start above it; a random one keeps those of another daemon process from being valid.
+        zeroes: whether the freed slots of a tenant are zeroed.
     """
 
     def __init__(
@@ -64,8 +65,10 @@ class Ledger:
         admission: Admission,
         limits: Limits,
         session_base: int = 0,
+        zeroes: Zeroes = no_tenant,
     ) -> None:
-        pool = HostPool(pool_bytes, extent_bytes, make_policy, History(limits.max_history))
+        history = History(limits.max_history)
+        pool = HostPool(pool_bytes, extent_bytes, make_policy, history, zeroes)
         self._books = Books(limits, pool, admission, Serials(session_base))
 
     def open_session(self, identity: Identity, name: str, *, now: float) -> SessionId:
@@ -79,10 +82,7 @@ class Ledger:
 
     def end_session(self, session: SessionId, cause: SessionEnd, *, now: float) -> None:
         """End a session: its leases are void, its queued transfers end, its running ones are abandoned; blocks stay.
-
-        Raises:
-            NoSuchSession.
-        """
+        Raises NoSuchSession."""
         lives.end_session(self._books, session, cause, now=now)
 
     def attach(self, session: SessionId, rank: int, block_counts: tuple[int, ...]) -> None:
@@ -121,10 +121,7 @@ class Ledger:
 
     def release(self, session: SessionId, leases: Sequence[LeaseId], *, now: float) -> int:
         """Give leases back; those that are gone or another session's are passed over. Returns how many were given back.
-
-        Raises:
-            NoSuchSession.
-        """
+        Raises NoSuchSession."""
         return lookups.release(self._books, session, leases, now=now)
 
     def begin_store(
@@ -200,26 +197,15 @@ class Ledger:
         self, session: SessionId, transfers: Sequence[TransferId], *, now: float
     ) -> tuple[int, int]:
         """End queued transfers and abandon running ones; unknown ids are passed over. Returns how many of each.
-
-        Raises:
-            NoSuchSession.
-        """
+        Raises NoSuchSession."""
         return loads.cancel(self._books, session, transfers, now=now)
 
     def reset(self, space: SpaceId, *, now: float) -> ResetResult:
-        """Raise the generation of a space: everything stored so far is unreachable when this returns.
-
-        Raises:
-            NoSuchSpace.
-        """
+        """Raise the generation of a space: everything stored so far is unreachable when this returns. Raises NoSuchSpace."""
         return resets.reset(self._books, space, now=now)
 
     def drop_space(self, space: SpaceId, *, now: float) -> int:
-        """Forget a space that has no session; returns how many blocks were dropped.
-
-        Raises:
-            NoSuchSpace, SpaceInUse.
-        """
+        """Forget a space that has no session; returns how many blocks were dropped. Raises NoSuchSpace, SpaceInUse."""
         return resets.drop_space(self._books, space, now=now)
 
     def open_stream(self, session: SessionId) -> int:
@@ -261,6 +247,19 @@ class Ledger:
     def sweep(self) -> bool:
         """Give back one more batch of loose holds or dropped slots; True while some are left. Changes no answer."""
         return self._books.pool.sweep()
+
+    @property
+    def has_dirt(self) -> bool:
+        """Whether something waits to be zeroed."""
+        return zeroing.has_dirt(self._books)
+
+    def begin_zeroing(self) -> Sequence[range] | None:
+        """Take freed slots that are to be zeroed: bytes of the host pool, soon done; None if there is nothing."""
+        return zeroing.begin_zeroing(self._books)
+
+    def end_zeroing(self) -> None:
+        """What was taken by `begin_zeroing` was zeroed: its slots are free like any others."""
+        zeroing.end_zeroing(self._books)
 
     def space_of(self, session: SessionId) -> tuple[SpaceId, int]:
         """The space of a session and its current generation. Raises NoSuchSession."""

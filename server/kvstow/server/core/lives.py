@@ -157,7 +157,11 @@ def _space_for(books: Books, identity: Identity) -> Space:
     if len(books.spaces) >= books.limits.max_spaces:
         _forget_empty_space(books)
     tables = [books.pool.table(size) for size in sizes]
-    indexes = [BlockIndex(books.serials.next(), books.pool.slot_limit(size)) for size in sizes]
+    zeroed = books.pool.zeroes(identity.tenant)
+    indexes = [
+        BlockIndex(books.serials.next(), books.pool.slot_limit(size), zeroed=zeroed)
+        for size in sizes
+    ]
     space = Space(SpaceId(books.serials.next()), identity, indexes, tables)
     books.spaces[space.id] = space
     books.space_ids[identity] = space.id

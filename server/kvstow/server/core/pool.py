@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from .arc import Identify
 from .distributions import Distribution
 from .errors import BlockTooLarge, BooksError
-from .extents import Extent
+from .extents import Extent, Zeroing
 from .history import History
 from .index import BlockIndex
 from .policy import EvictionPolicy
@@ -28,11 +28,19 @@ Protected = Mapping[int, Collection[int]]
 PolicyFactory = Callable[[Identify], EvictionPolicy]
 """Makes a policy; it is given a function from slots to numbers that identify the blocks in them."""
 
+Zeroes = Callable[[str], bool]
+"""Whether the freed slots of a tenant, given by name, are zeroed."""
+
 AGE_BOUNDS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 """Of the ages at which blocks are evicted: less than a minute is a pool far too small, more than a day a large one."""
 
 TIGHTEN_LIMIT = 1 << 11
 """Loose holds that are given back in one step, which takes a millisecond or two."""
+
+
+def no_tenant(_tenant: str) -> bool:
+    """Nobody's freed slots are zeroed."""
+    return False
 
 
 @dataclass(slots=True)
@@ -58,16 +66,27 @@ class HostPool:
         extent_bytes: size of one extent.
         make_policy: called once for each slot size.
         history: of blocks; told here of every one that leaves by policy.
+        zeroes: whether the freed slots of a tenant are zeroed.
+
+    Attributes:
+        zeroing: the one that is under way.
     """
 
     def __init__(
-        self, size_bytes: int, extent_bytes: int, make_policy: PolicyFactory, history: History
+        self,
+        size_bytes: int,
+        extent_bytes: int,
+        make_policy: PolicyFactory,
+        history: History,
+        zeroes: Zeroes = no_tenant,
     ) -> None:
         self.extent_bytes = extent_bytes
         self.extent_count = size_bytes // extent_bytes
         self.tables: dict[int, SlotTable] = {}
         self.evictions = Evictions()
         self.history = history
+        self.zeroes = zeroes
+        self.zeroing: Zeroing | None = None
         self._unused = list(range(self.extent_count - 1, -1, -1))
         self._make_policy = make_policy
 
@@ -195,8 +214,8 @@ class HostPool:
             needed = table.free_count + spare < count
             if found is None or not (needed or found[1].used_at < self._coldest_use(table)):
                 return
-            self._reclaim(*found, now)
-            table.add_extent(self._unused.pop())
+            soiled = self._reclaim(*found, now)
+            table.add_extent(self._unused.pop(), soiled=soiled)
 
     def _evict(self, table: SlotTable, count: int, kept: Collection[int], now: float) -> None:
         slots = table.policy.evict(count, kept)
@@ -263,10 +282,11 @@ class HostPool:
         coldest = next(table.policy.order())
         return table.extents[coldest // table.slots_per_extent].used_at
 
-    def _reclaim(self, table: SlotTable, extent: Extent, now: float) -> None:
+    def _reclaim(self, table: SlotTable, extent: Extent, now: float) -> bool:
+        """Take an extent from a table; returns whether it is soiled."""
         slots = [slot for slot in table.slots_of(extent) if table.owners[slot] is not None]
         table.policy.withdraw(slots)
         self.evictions.reclaimed += self._forget(table, slots, Fate.RECLAIMED, now)
         table.clear(slots)
-        table.drop_extent(extent)
         self._unused.append(extent.number)
+        return table.drop_extent(extent)

@@ -71,5 +71,6 @@ def _retire(books: Books, space: Space, now: float) -> None:
         index.retired = True
         if index.ready_count:
             table.backlog.setdefault(index, [])
-        fresh.append(BlockIndex(books.serials.next(), books.pool.slot_limit(table.slot_bytes)))
+        limit = books.pool.slot_limit(table.slot_bytes)
+        fresh.append(BlockIndex(books.serials.next(), limit, zeroed=index.zeroed))
     space.indexes = fresh

@@ -1,11 +1,12 @@
 """Slots of one size: which are free, what the others hold, and how often each is held.
 
-A slot is always in one of these states, and `busy` counts the last two:
+A slot is always in one of these states, and `busy` counts the last three:
 
-    free         on the free list of its extent
+    free         on a free list of its extent; among them those that are dirty, see `extents`
     evictable    READY, no hold: in the eviction policy's order
     held         READY or already dropped from its index, read by a lease or a running load
     taken        owned by the transfer that fills it
+    zeroing      owned by the zeroing that is under way
 
 What a reset, the end of a session or of many leases decides about very many slots is true at once, but done little by
 little: see `SlotTable.backlog`. Until then a hold that nobody has any more is *loose*: its slot is still held.
@@ -16,11 +17,10 @@ pool that is. slot = place * slots_per_extent + position; `SlotTable.locate` say
 chooses victims or knows transfers; `pool.HostPool` and the verbs of the ledger do.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from .errors import BooksError
-from .extents import UNUSED, Extent
+from .extents import UNUSED, Extent, by_extent
 from .free_slots import FreeSlots
 from .index import BlockIndex
 from .policy import EvictionPolicy
@@ -38,7 +38,7 @@ class SlotTable:
         keys, owners: per slot, the key and the index in which it is READY; None while it is in none.
         holds: per slot, leases and running loads that read it.
         free: those that are free.
-        busy_count: slots that are held or taken.
+        busy_count: slots that are held, taken or being zeroed.
         extents: by place.
         idle_count: extents without a busy slot.
         backlog: indexes with which something is left to do, and their loose holds, each batch with the time at which it
@@ -94,25 +94,26 @@ class SlotTable:
         """READY slots without a hold, in living generations."""
         return self.slot_count - self.free_count - self.busy_count - self.retired_count
 
-    def add_extent(self, number: int) -> None:
-        """Put an unused extent of the host pool to work for this size."""
+    def add_extent(self, number: int, *, soiled: bool = False) -> None:
+        """Put an unused extent of the host pool to work for this size; `soiled`: see `Extent`."""
         places = range(len(self.holds) // self.slots_per_extent)
         if len(self.extents) == len(places):
             place = self._new_place()
         else:
             place = next(place for place in places if place not in self.extents)
-        extent = Extent(number, place, self.slots_per_extent)
+        extent = Extent(number, place, self.slots_per_extent, soiled=soiled)
         self.extents[place] = extent
         self.free.add(extent)
-        self.idle_count += 1
+        self.idle_count += not extent.busy_count
 
-    def drop_extent(self, extent: Extent) -> None:
-        """Give an extent whose slots are all free back to the host pool."""
+    def drop_extent(self, extent: Extent) -> bool:
+        """Give an extent whose slots are all free back to the host pool; returns whether it is soiled."""
         if extent.free_count != self.slots_per_extent:
             raise BooksError(f"extent {extent.number} has only {extent.free_count} free slots")
         self.free.drop(extent)
         del self.extents[extent.place]
         self.idle_count -= 1
+        return extent.stained_count > 0
 
     def take(self, count: int) -> list[int]:
         """Take free slots for a transfer, ascending, in as few runs as there are; at least `count` must be free."""
@@ -122,6 +123,27 @@ class SlotTable:
             taken += found
         taken.sort()
         return taken
+
+    def stain(self, slots: Sequence[int]) -> None:
+        """What a transfer fills these slots with is to be zeroed when it is done with."""
+        for extent, run in by_extent(self.extents, slots):
+            extent.stain(run)
+
+    def take_dirty(self, count: int) -> tuple[Extent, list[int]]:
+        """Take up to `count` dirty slots of one extent, rising, to be zeroed; there must be an extent that is dirty."""
+        extent = next(iter(self.free.dirty.values()))
+        slots = self.free.take_dirty(extent, count)
+        self._enter_busy(extent, len(slots))
+        return extent, slots
+
+    def give_back_clean(self, extent: Extent, slots: Sequence[int]) -> None:
+        """What was dirty of an extent was zeroed: its tail, and these slots of it."""
+        extent.unstain(slots)
+        self.give_back(slots)
+        if extent.dirty_tail:
+            self.free.wipe_tail(extent)
+            extent.busy_count -= 1
+            self.idle_count += not extent.busy_count
 
     def give_back(self, slots: Sequence[int]) -> None:
         """Busy slots that belong to no index and have no hold become free."""
@@ -138,7 +160,7 @@ class SlotTable:
         for slot, key in zip(slots, keys, strict=True):
             self.keys[slot] = key
             self.owners[slot] = owner
-        self._leave_busy(slots, now)
+        self._leave_busy(slots, now, unstain=not owner.zeroed)
         self.policy.insert(slots)
 
     def hold(self, slots: Sequence[int], now: float) -> None:
@@ -148,7 +170,7 @@ class SlotTable:
             if not holds[slot]:
                 fresh.append(slot)
             holds[slot] += 1
-        for extent, run in self._by_extent(fresh):
+        for extent, run in by_extent(self.extents, fresh):
             self._enter_busy(extent, len(run))
             extent.used_at = now
         if fresh and (index := owners[fresh[0]]) is not None:
@@ -199,7 +221,7 @@ class SlotTable:
         """READY slots were asked for (`used`) or offered again; those that are held are warm anyway."""
         holds = self.holds
         touched = [slot for slot in slots if not holds[slot]]
-        for extent, run in self._by_extent(touched):
+        for extent, run in by_extent(self.extents, touched):
             extent.use(run, now)
         (self.policy.touch if used else self.policy.refresh)(touched)
 
@@ -259,29 +281,20 @@ class SlotTable:
         return len(self.holds) // self.slots_per_extent - 1
 
     def _enter_busy(self, extent: Extent, count: int) -> None:
-        if not extent.busy_count:
-            self.idle_count -= 1
+        self.idle_count -= not extent.busy_count
         extent.busy_count += count
         self.busy_count += count
 
-    def _leave_busy(self, slots: Sequence[int], used_at: float) -> None:
-        for extent, run in self._by_extent(slots):
+    def _leave_busy(self, slots: Sequence[int], used_at: float, unstain: bool = False) -> None:
+        for extent, run in by_extent(self.extents, slots):
             extent.busy_count -= len(run)
             extent.used_at = max(extent.used_at, used_at)
             extent.use(run, used_at)
-            if not extent.busy_count:
-                self.idle_count += 1
+            if unstain:
+                extent.unstain(run)
+            self.idle_count += not extent.busy_count
         self.busy_count -= len(slots)
 
     def _push_free(self, slots: Sequence[int]) -> None:
-        for extent, run in self._by_extent(slots):
+        for extent, run in by_extent(self.extents, slots):
             self.free.push(extent, run)
-
-    def _by_extent(self, slots: Sequence[int]) -> Iterator[tuple[Extent, Sequence[int]]]:
-        """Slots of one extent after the other: what is counted for each costs little for each of its slots."""
-        ordered, start = sorted(slots), 0
-        while start < len(ordered):
-            extent = self.extents[ordered[start] // self.slots_per_extent]
-            end = bisect_left(ordered, (extent.place + 1) * self.slots_per_extent, start)
-            yield extent, ordered[start:end]
-            start = end

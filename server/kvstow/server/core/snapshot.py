@@ -12,7 +12,10 @@ from .types import Identity, LeaseId, SessionId, SpaceId, TransferId, TransferKi
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """Slots of one size, by state; the states add up to `slots`."""
+    """Slots of one size, by state; the states add up to `slots`.
+
+    `zeroing` are those that are being zeroed, and free ones that wait for it; stores may take the latter.
+    """
 
     slot_bytes: int
     extents: int
@@ -22,6 +25,7 @@ class TableView:
     held: int
     writing: int
     quarantined: int
+    zeroing: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +128,26 @@ def _tables(books: Books) -> tuple[TableView, ...]:
             size, count = part.table.slot_bytes, len(part.slots)
             if transfer.kind is TransferKind.STORE:
                 (quarantined if transfer.abandoned else writing)[size] += count
+    wiped = dict.fromkeys(writing, 0)
+    if books.pool.zeroing is not None:
+        wiped[books.pool.zeroing.slot_bytes] = len(books.pool.zeroing.slots)
     views = []
     for size, table in books.pool.tables.items():
+        retired = (index for index in table.backlog if index.retired and index.zeroed)
+        dirty = table.free.dirty_count + sum(
+            index.ready_count - index.held_count for index in retired
+        )
         views.append(
             TableView(
                 slot_bytes=size,
                 extents=len(table.extents),
                 slots=table.slot_count,
-                free=table.free_count + table.retired_count,
+                free=table.free_count + table.retired_count - dirty,
                 evictable=table.evictable_count,
-                held=table.busy_count - writing[size] - quarantined[size],
+                held=table.busy_count - writing[size] - quarantined[size] - wiped[size],
                 writing=writing[size],
                 quarantined=quarantined[size],
+                zeroing=dirty + wiped[size],
             )
         )
     return tuple(views)

@@ -126,6 +126,8 @@ def _accept(
         letters[at] = _NO_SPACE
     accepted = positions[:count]
     slots = books.pool.take(table, count, protected, now) if count else []
+    if index.zeroed:
+        table.stain(slots)
     index.begin([group.keys[at] for at in accepted], slots)
     return accepted, slots
 

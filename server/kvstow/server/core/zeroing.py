@@ -1,0 +1,59 @@
+"""Zeroing of freed slots, in the three beats of everything else: take dirty slots, wipe them without the lock, give them
+back.
+
+Decided here: what is wiped at once. A dirty slot is free all the same: a store that takes one overwrites it, so nobody is
+ever refused because something waits here, only because of what is being wiped just now.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from .books import Books
+from .errors import BooksError
+from .extents import Zeroing
+
+STEP_BYTES = 32 << 20
+STEP_SLOTS = 1 << 10
+"""What one step wipes at most: some milliseconds' work. Stores can have all slots but these."""
+
+
+def has_dirt(books: Books) -> bool:
+    """See `Ledger.has_dirt`."""
+    return any(table.free.dirty for table in books.pool.tables.values())
+
+
+def begin_zeroing(books: Books) -> Sequence[range] | None:
+    """See `Ledger.begin_zeroing`."""
+    if books.pool.zeroing is not None:
+        raise BooksError("a zeroing began before the last one had ended")
+    for size, table in books.pool.tables.items():
+        if table.free.dirty:
+            extent, slots = table.take_dirty(max(1, min(STEP_SLOTS, STEP_BYTES // size)))
+            books.pool.zeroing = Zeroing(size, extent, slots)
+            return list(filter(None, _bytes(books.pool.zeroing, books.pool.extent_bytes)))
+    return None
+
+
+def end_zeroing(books: Books) -> None:
+    """See `Ledger.end_zeroing`."""
+    ended = books.pool.zeroing
+    if ended is None:
+        raise BooksError("a zeroing ended that had not begun")
+    books.pool.tables[ended.slot_bytes].give_back_clean(ended.extent, ended.slots)
+    books.pool.zeroing = None
+
+
+def _bytes(zeroing: Zeroing, extent_bytes: int) -> Iterator[range]:
+    """Where in the host pool its slots lie, neighbours together, and its tail."""
+    extent, size = zeroing.extent, zeroing.slot_bytes
+    base = extent.number * extent_bytes
+    first = extent.place * extent.slot_count
+    start = stop = base
+    for slot in zeroing.slots:
+        at = base + (slot - first) * size
+        if at != stop:
+            yield range(start, stop)
+            start = at
+        stop = at + size
+    yield range(start, stop)
+    if extent.dirty_tail:
+        yield range(base + extent.slot_count * size, base + extent_bytes)
