@@ -2,22 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2, reset_pb2
 
+from .listing import NAME, NUMBER, PROSE, WORD, Listing
 from .rows import KINDS, STATES, TRANSFER_STATES
 from .stuck import advice
 from .words import duration, ratio, size
-
-
-def _table(title: str, *columns: str) -> Table:
-    """A table; a column whose name begins with `>` holds numbers."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    for column in columns:
-        name = column.removeprefix(">")
-        table.add_column(name, justify="right" if name != column else "left")
-    return table
 
 
 def server_table(target: str, info: cache_pb2.GetServerInfoResponse) -> Table:
@@ -38,18 +32,21 @@ def server_table(target: str, info: cache_pb2.GetServerInfoResponse) -> Table:
     return table
 
 
-def pool_table(stats: admin_pb2.GetStatsResponse) -> Table:
+def pool_table(stats: admin_pb2.GetStatsResponse) -> Listing:
     """How the host pool is used."""
-    table = _table(
+    listing = Listing(
         f"host pool: {stats.free_extents} extents free",
-        ">slot size",
-        ">extents",
-        ">slots",
-        ">free",
-        ">evictable",
-        ">held",
-        ">writing",
-        ">quarantined",
+        {
+            "slot size": NUMBER,
+            "extents": NUMBER,
+            "slots": NUMBER,
+            "free": NUMBER,
+            "evictable": NUMBER,
+            "held": NUMBER,
+            "writing": NUMBER,
+            "quarantined": NUMBER,
+        },
+        spare=("extents", "slots"),
     )
     for slots in stats.slots:
         counts = (
@@ -61,29 +58,32 @@ def pool_table(stats: admin_pb2.GetStatsResponse) -> Table:
             slots.writing_count,
             slots.quarantined_count,
         )
-        table.add_row(size(slots.slot_bytes), *map(str, counts))
-    return table
+        listing.add_row(size(slots.slot_bytes), *map(str, counts))
+    return listing
 
 
-def spaces_table(spaces: Iterable[admin_pb2.Space]) -> Table:
+def spaces_table(spaces: Iterable[admin_pb2.Space]) -> Listing:
     """The spaces with what they hold."""
-    table = _table(
+    listing = Listing(
         "spaces",
-        ">space",
-        "model",
-        ">generation",
-        ">sessions",
-        ">ready",
-        ">writing",
-        ">hits",
-        ">stored",
-        ">loaded",
-        ">evicted",
+        {
+            "space": NUMBER,
+            "model": NAME,
+            "generation": NUMBER,
+            "sessions": NUMBER,
+            "ready": NUMBER,
+            "writing": NUMBER,
+            "hits": NUMBER,
+            "stored": NUMBER,
+            "loaded": NUMBER,
+            "evicted": NUMBER,
+        },
+        spare=("writing", "sessions", "stored", "generation"),
     )
     for space in spaces:
         counters = space.counters
         asked = counters.hit_count + counters.pending_count + counters.missed_count
-        table.add_row(
+        listing.add_row(
             str(space.space_id),
             model(space.identity),
             f"{space.generation}{' (draining)' if space.draining_generations else ''}",
@@ -95,26 +95,29 @@ def spaces_table(spaces: Iterable[admin_pb2.Space]) -> Table:
             str(counters.loaded_count),
             str(counters.evicted_count),
         )
-    return table
+    return listing
 
 
-def sessions_table(sessions: Iterable[admin_pb2.Session]) -> Table:
+def sessions_table(sessions: Iterable[admin_pb2.Session]) -> Listing:
     """The living sessions."""
-    table = _table(
+    listing = Listing(
         "sessions",
-        ">session",
-        "name",
-        ">space",
-        ">age",
-        "stream",
-        ">ranks",
-        ">transfers",
-        ">leases",
-        ">held",
-        ">events",
+        {
+            "session": NUMBER,
+            "name": NAME,
+            "space": NUMBER,
+            "age": NUMBER,
+            "stream": WORD,
+            "ranks": NUMBER,
+            "transfers": NUMBER,
+            "leases": NUMBER,
+            "held": NUMBER,
+            "events": NUMBER,
+        },
+        spare=("events", "leases", "age"),
     )
     for session in sessions:
-        table.add_row(
+        listing.add_row(
             str(session.session_id),
             session.name,
             str(session.space_id),
@@ -126,25 +129,28 @@ def sessions_table(sessions: Iterable[admin_pb2.Session]) -> Table:
             str(session.held_count),
             str(session.unacknowledged_count),
         )
-    return table
+    return listing
 
 
-def transfers_table(listed: admin_pb2.ListTransfersResponse) -> Table:
+def transfers_table(listed: admin_pb2.ListTransfersResponse) -> Listing:
     """The oldest transfers that have not ended."""
     shown = f"the {len(listed.transfers)} oldest of {listed.total_count}"
-    table = _table(
+    listing = Listing(
         f"transfers: {shown}",
-        ">session",
-        ">transfer",
-        "kind",
-        "state",
-        ">age",
-        ">blocks",
-        ">space",
-        ">generation",
+        {
+            "session": NUMBER,
+            "transfer": NUMBER,
+            "kind": WORD,
+            "state": PROSE,
+            "age": NUMBER,
+            "blocks": NUMBER,
+            "space": NUMBER,
+            "generation": NUMBER,
+        },
+        spare=("generation", "space"),
     )
     for transfer in listed.transfers:
-        table.add_row(
+        listing.add_row(
             str(transfer.session_id),
             str(transfer.transfer_id),
             KINDS.get(transfer.kind, "unknown"),
@@ -154,25 +160,27 @@ def transfers_table(listed: admin_pb2.ListTransfersResponse) -> Table:
             str(transfer.space_id),
             str(transfer.generation),
         )
-    return table
+    return listing
 
 
-def stuck_table(listed: admin_pb2.ListTransfersResponse) -> Table:
+def stuck_table(listed: admin_pb2.ListTransfersResponse) -> RenderableType:
     """The transfers past their deadline, and what to do."""
-    table = _table(
+    listing = Listing(
         f"transfers past their deadline: {len(listed.transfers)} of {listed.total_count}",
-        ">session",
-        "engine",
-        ">transfer",
-        "kind",
-        "state",
-        ">age",
-        ">blocks",
-        "ranks",
-        "to do",
+        {
+            "session": NUMBER,
+            "engine": NAME,
+            "transfer": NUMBER,
+            "kind": WORD,
+            "state": PROSE,
+            "age": NUMBER,
+            "blocks": NUMBER,
+            "ranks": PROSE,
+        },
+        spare=("blocks", "kind", "session"),
     )
     for transfer in listed.transfers:
-        table.add_row(
+        listing.add_row(
             str(transfer.session_id),
             transfer.session_name or "(ended)",
             str(transfer.transfer_id),
@@ -180,38 +188,42 @@ def stuck_table(listed: admin_pb2.ListTransfersResponse) -> Table:
             _transfer_state(transfer),
             duration(transfer.age_s),
             str(transfer.block_count),
-            ",".join(map(str, transfer.unfinished_ranks)),
-            advice(transfer),
+            ", ".join(map(str, transfer.unfinished_ranks)),
         )
-    return table
+    return Group(listing, *map(_to_do, listed.transfers))
 
 
-def settings_table(settings: Sequence[admin_pb2.Setting], *, every: bool) -> Table:
+def settings_table(settings: Sequence[admin_pb2.Setting], *, every: bool) -> Listing:
     """The settings in force; those that were set, or all of them."""
     shown = [found for found in settings if every or found.source != "default"]
     rest = len(settings) - len(shown)
-    table = _table(
+    listing = Listing(
         f"settings{f': {rest} more have their defaults' if rest else ''}",
-        "setting",
-        "value",
-        "from",
+        {
+            "setting": WORD,
+            "value": PROSE,
+            "from": WORD,
+        },
     )
     for found in shown:
-        table.add_row(found.name, found.value, found.source)
-    return table
+        listing.add_row(found.name, found.value, found.source)
+    return listing
 
 
-def resets_table(results: Mapping[int, reset_pb2.ResetResult]) -> Table:
+def resets_table(results: Mapping[int, reset_pb2.ResetResult]) -> Listing:
     """What a reset did to each space, by id."""
-    table = _table(
+    listing = Listing(
         "reset",
-        ">space",
-        ">generation",
-        ">dropped",
-        ">ended",
-        ">abandoned stores",
-        ">abandoned loads",
-        "drained",
+        {
+            "space": NUMBER,
+            "generation": NUMBER,
+            "dropped": NUMBER,
+            "ended": NUMBER,
+            "abandoned stores": NUMBER,
+            "abandoned loads": NUMBER,
+            "drained": WORD,
+        },
+        spare=("ended", "generation"),
     )
     for space_id, result in results.items():
         counts = (
@@ -222,8 +234,8 @@ def resets_table(results: Mapping[int, reset_pb2.ResetResult]) -> Table:
             result.abandoned_stores,
             result.abandoned_loads,
         )
-        table.add_row(*map(str, counts), "yes" if result.drained else "not yet")
-    return table
+        listing.add_row(*map(str, counts), "yes" if result.drained else "not yet")
+    return listing
 
 
 def model(identity: identity_pb2.Identity) -> str:
@@ -235,6 +247,11 @@ def model(identity: identity_pb2.Identity) -> str:
 def _gpu(gpu: cache_pb2.Gpu) -> str:
     trouble = f", {gpu.trouble}" if gpu.trouble else ""
     return f"{gpu.name} ({gpu.uuid}{trouble})"
+
+
+def _to_do(transfer: admin_pb2.Transfer) -> Text:
+    number = f"transfer {transfer.transfer_id} of session {transfer.session_id}"
+    return Text(f"to do for {number}: {advice(transfer)}")
 
 
 def _transfer_state(transfer: admin_pb2.Transfer) -> str:

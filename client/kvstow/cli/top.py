@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from kvstow.client import Client
 from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2
 
+from .listing import NAME, NUMBER, Listing, Sentence
 from .rows import STATES, block_bytes
 from .tables import model, pool_table
 from .words import duration, percent, share, size
@@ -137,7 +137,7 @@ def screen(before: Look, now: Look) -> RenderableType:
     """What happens, for people."""
     found = flow(before, now)
     return Group(
-        *(Text(line) for line in _heading(now, found)),
+        *_heading(now, found),
         Text(),
         _spaces(now, found),
         Text(),
@@ -164,33 +164,48 @@ def _space_flow(
     )
 
 
-def _heading(now: Look, found: Flow) -> Iterator[str]:
-    yield (
-        f"kvstowd {now.info.version}, {found.state}, up {duration(now.info.uptime_s)}: "
-        f"{found.session_count} sessions"
-    )
-    age = "" if found.oldest_age_s is None else f", the oldest for {duration(found.oldest_age_s)}"
-    late = f", {found.overdue_count} past their deadline" if found.overdue_count else ""
-    yield (
-        f"copying: {size(found.stored_bytes_per_s)}/s into the pool, "
-        f"{size(found.loaded_bytes_per_s)}/s out of it; "
-        f"{found.in_flight_count} transfers in flight{age}{late}"
+def _heading(now: Look, found: Flow) -> Iterator[Sentence]:
+    up = f"up {duration(now.info.uptime_s)}: {found.session_count} sessions"
+    yield Sentence(f"kvstowd {now.info.version},", f"{found.state},", up)
+    in_flight = [f"{found.in_flight_count} transfers in flight"]
+    if found.oldest_age_s is not None:
+        in_flight.append(f"the oldest for {duration(found.oldest_age_s)}")
+    if found.overdue_count:
+        in_flight.append(f"{found.overdue_count} past their deadline")
+    yield Sentence(
+        f"copying: {size(found.stored_bytes_per_s)}/s into the pool,",
+        f"{size(found.loaded_bytes_per_s)}/s out of it;",
+        *_enumerated(in_flight),
     )
     total = sum(found.pool_bytes.values())
-    parts = (f"{percent(count / total)} {state}" for state, count in found.pool_bytes.items())
-    yield f"pool of {size(total)}: {', '.join(parts)}"
+    shares = [f"{percent(count / total)} {state}" for state, count in found.pool_bytes.items()]
+    yield Sentence(f"pool of {size(total)}:", *_enumerated(shares))
 
 
-def _spaces(now: Look, found: Flow) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("space", justify="right")
-    table.add_column("model")
-    for name in ("ready", "writing", "lookups/s", "hits", "hits ever", "stored", "loaded"):
-        table.add_column(name, justify="right")
-    table.add_column("evicted/s", justify="right")
+def _enumerated(parts: Sequence[str]) -> Sequence[str]:
+    return [*(f"{part}," for part in parts[:-1]), parts[-1]]
+
+
+def _spaces(now: Look, found: Flow) -> Listing:
+    listing = Listing(
+        "",
+        {
+            "space": NUMBER,
+            "model": NAME,
+            "ready": NUMBER,
+            "writing": NUMBER,
+            "lookups/s": NUMBER,
+            "hits": NUMBER,
+            "hits ever": NUMBER,
+            "stored": NUMBER,
+            "loaded": NUMBER,
+            "evicted/s": NUMBER,
+        },
+        spare=("writing", "hits ever", "ready", "lookups/s"),
+    )
     for space in found.spaces:
         layout = now.spaces[space.space_id].identity.layout
-        table.add_row(
+        listing.add_row(
             str(space.space_id),
             space.model,
             str(space.ready_count),
@@ -202,7 +217,7 @@ def _spaces(now: Look, found: Flow) -> Table:
             _speed(layout, space.loaded_per_s),
             f"{space.evicted_per_s:.1f}",
         )
-    return table
+    return listing
 
 
 def _asked(counters: admin_pb2.SpaceCounters) -> int:

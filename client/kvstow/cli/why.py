@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from kvstow.client import Client
 from kvstow.v1 import admin_pb2
@@ -14,6 +13,7 @@ from . import fates
 from .connection import connected
 from .fates import KeyFate
 from .keys import check_lengths, chosen_space, given_keys
+from .listing import NAME, NUMBER, PROSE, WORD, Listing
 from .options import AsJson, Target
 from .printing import print_json, print_table
 from .tables import model
@@ -58,7 +58,7 @@ def why_miss(
         print_json(_row(chosen, group, asked, found, history_s))
         return
     typer.echo(_summary(chosen, group, found, history_s))
-    print_table(_table(asked, found, history_s))
+    print_table(explanation(asked, found, history_s))
 
 
 def _explained(
@@ -123,12 +123,17 @@ def _row(
     }
 
 
-def _table(asked: Sequence[bytes], found: Sequence[KeyFate], history_s: float | None) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("index", "key", "fate", "why", "to do"):
-        table.add_column(name, justify="right" if name == "index" else "left")
+def explanation(
+    asked: Sequence[bytes], found: Sequence[KeyFate], history_s: float | None
+) -> Listing:
+    """What became of each key, and what to do."""
+    listing = Listing(
+        "", {"index": NUMBER, "key": NAME, "fate": WORD, "why": PROSE, "to do": PROSE}
+    )
     for at, (key, fate) in enumerate(zip(asked, found, strict=True)):
         digits = key.hex()
         shown = f"{digits[: 2 * _SHOWN_BYTES]}..." if len(key) > _SHOWN_BYTES else digits
-        table.add_row(str(at), shown, fate.fate, fates.reason(fate, history_s), fates.advice(fate))
-    return table
+        listing.add_row(
+            str(at), shown, fate.fate, fates.reason(fate, history_s), fates.advice(fate)
+        )
+    return listing
