@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
+from client.spaces import PATIENT
 from kvstow.client import (
     Client,
     EngineMemory,
@@ -85,7 +86,10 @@ def load_engine(
     target: str, model: str = "small", block_bytes: int = BLOCK_BYTES
 ) -> Iterator[LoadEngine]:
     """An engine that leaves afterwards."""
-    with Client(target) as client, EngineMemory(block_bytes * BLOCKS) as memory:
+    with (
+        Client(target, budgets=PATIENT) as client,
+        EngineMemory(block_bytes * BLOCKS) as memory,
+    ):
         engine = LoadEngine(client, memory, model, block_bytes)
         with engine.session:
             yield engine
