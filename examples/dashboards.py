@@ -8,6 +8,7 @@ Exit codes: 0, 1 if Prometheus refuses a query, or its answer to all of them is 
 
 import argparse
 import json
+import math
 import re
 import sys
 import urllib.error
@@ -82,8 +83,12 @@ class Asker:
                 view.mistakes.append(str(json.load(error).get("error", error)))
                 continue
             for one in series:
-                figure = UNITS[view.unit](float(one["value"][1]))
-                view.answers.append(f"{_legend(target['legendFormat'], one['metric'])}: {figure}")
+                value, name = (
+                    float(one["value"][1]),
+                    _legend(target["legendFormat"], one["metric"]),
+                )
+                if not math.isnan(value):  # a ratio or a quantile of nothing
+                    view.answers.append(f"{name}: {UNITS[view.unit](value)}")
         return view
 
     def _ask(self, expression: str) -> list[Any]:
