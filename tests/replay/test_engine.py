@@ -15,7 +15,7 @@ from replay.traces import ids_of, trace_of
 
 @dataclass
 class LruCache:
-    """A list of blocks, the coldest first; of one batch the head of the prefix is the warmest."""
+    """A list of blocks, the coldest first; of all that one call names the head of the prefix is the warmest."""
 
     capacity: int
     blocks: list[int] = field(default_factory=list)
@@ -43,7 +43,8 @@ class LruCache:
         while len(self.blocks) + len(accepted) > self.capacity:
             self.blocks.pop(0)
             self.evicted += 1
-        self.blocks += reversed(accepted)
+        self.blocks += accepted
+        self._warm([block for block in offered if block in self.blocks])
 
     def _warm(self, ids: Sequence[int]) -> None:
         self.blocks = [block for block in self.blocks if block not in ids]

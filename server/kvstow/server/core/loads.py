@@ -162,6 +162,10 @@ def _settle_store(books: Books, space: Space, part: Part, failed: set[int], now:
     books.pool.history.add(part.index.serial, Fate.STORED, keys, now)
     part.table.settle(slots, keys, part.index, now)
     space.counters.stored_blocks += len(slots)
+    if part.named:
+        # What was there before is the head of what is new, as a rule, and must not be the colder for it.
+        named = [slot for slot in part.index.probe(part.named) if slot is not None]
+        part.table.touch(named, now, used=False)
 
 
 def _settle_load(books: Books, space: Space, part: Part, failed: set[int], now: float) -> None:

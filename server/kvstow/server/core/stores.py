@@ -49,7 +49,7 @@ def begin_store(
     for group, letters in zip(groups, statuses, strict=True):
         accepted, slots = _accept(books, space, group, letters, protected, now)
         if accepted:
-            part = _part(space, group, accepted, slots, start)
+            part = _part(space, group, accepted, slots, start, letters)
             blocks = [group.blocks[at] for at in accepted]
             copies.append(group_copies(group.group, part, blocks))
             parts.append(part)
@@ -145,12 +145,19 @@ def _remember_refusals(
 
 
 def _part(
-    space: Space, group: GroupBlocks, accepted: Sequence[int], slots: Sequence[int], start: int
+    space: Space,
+    group: GroupBlocks,
+    accepted: Sequence[int],
+    slots: Sequence[int],
+    start: int,
+    letters: Sequence[str],
 ) -> Part:
+    others = _ALREADY_STORED in letters or _ALREADY_STORING in letters
     return Part(
         space.indexes[group.group],
         space.tables[group.group],
         [group.keys[at] for at in accepted],
         slots,
         [start + at for at in accepted],
+        group.keys if others else (),
     )

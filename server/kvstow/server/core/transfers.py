@@ -35,6 +35,7 @@ class Part:
         table: where the slots lie.
         keys, slots: the blocks.
         positions: of each block in the request, counted over all its groups.
+        named: of a store, all keys that the request named in this group, if some were there or on their way.
     """
 
     index: BlockIndex
@@ -42,6 +43,7 @@ class Part:
     keys: Sequence[bytes]
     slots: Sequence[int]
     positions: Sequence[int]
+    named: Sequence[bytes] = ()
 
 
 def group_copies(group: int, part: Part, blocks: Sequence[int]) -> GroupCopies:
