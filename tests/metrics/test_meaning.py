@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+import grpc
 import pytest
 
 from cli.running import emptied
@@ -174,6 +175,16 @@ def test_what_a_reader_that_stopped_has_not_heard_is_counted(directory: Path) ->
     assert before[lost] == before[resyncs] == 0
     assert 1 <= found[resyncs] <= found[lost]
     assert found["kvstow_stream_lag_events"] >= 4 + found[resyncs]
+
+
+def test_methods_that_there_are_not_make_no_series(daemon: Kvstowd) -> None:
+    before = daemon.metrics().keys()
+    with grpc.insecure_channel(daemon.target) as channel:
+        for number in range(3):
+            for service in ("kvstow.v1.CacheService", "any"):
+                with pytest.raises(grpc.RpcError, match="UNIMPLEMENTED"):
+                    channel.unary_unary(f"/{service}/Any{number}")(b"", timeout=DEADLINE_S)
+    assert daemon.metrics().keys() == before
 
 
 def test_refusals_exist_before_they_happen_and_are_counted_by_reason(
