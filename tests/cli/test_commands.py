@@ -1,5 +1,6 @@
 """The commands of `kvstow`, against a real daemon."""
 
+import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -124,6 +125,59 @@ def test_a_socket_that_only_another_user_may_use_is_said_to_be_theirs(
 def test_the_version_is_said() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"kvstow {version('kvstow')}\n")
+
+
+COMMANDS = ("spaces", "sessions", "transfers", "reset", "status", "top", "doctor", "why-miss")
+CONNECTION = {
+    "--target": "KVSTOW_TARGET",
+    "--ca-file": "KVSTOW_CA_FILE",
+    "--cert-file": "KVSTOW_CERT_FILE",
+    "--key-file": "KVSTOW_KEY_FILE",
+    "--token-file": "KVSTOW_TOKEN_FILE",
+}
+
+
+@pytest.mark.parametrize("words", [[], *([command] for command in COMMANDS)])
+def test_every_help_says_how_a_daemon_is_chosen(words: list[str]) -> None:
+    shown = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "160"}).stdout
+    for option, variable in CONNECTION.items():
+        assert re.search(rf"{option} .*{variable}", shown), option
+
+
+def test_a_planner_asks_no_daemon() -> None:
+    assert "--target" not in CliRunner().invoke(app, ["replay", "--help"]).stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_daemon_is_chosen_before_or_behind_the_command(
+    tmp_path: Path, command: str, behind: bool
+) -> None:
+    more = {"reset": ["--all", "--yes"], "why-miss": ["00"]}.get(command, [])
+    chosen, words = ["--target", f"unix:{tmp_path}/chosen"], [command, *more]
+    variables = {"KVSTOW_TARGET": f"unix:{tmp_path}/another"}
+    line = [*words, *chosen] if behind else [*chosen, *words]
+    result = CliRunner().invoke(app, line, env=variables)
+    assert f"{tmp_path}/chosen" in result.output
+    assert f"{tmp_path}/another" not in result.output
+
+
+def test_what_stands_behind_the_command_counts_more(tmp_path: Path) -> None:
+    words = ["--target", f"unix:{tmp_path}/a", "status", "--target", f"unix:{tmp_path}/b"]
+    assert f"{tmp_path}/b" in CliRunner().invoke(app, words).stderr
+
+
+def test_a_token_may_stand_behind_the_command(tmp_path: Path) -> None:
+    words = ["status", "--target", f"unix:{tmp_path}/s", "--token-file", f"{tmp_path}/none"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert f"cannot read {tmp_path}/none" in result.stderr
+
+
+def test_what_one_call_chose_the_next_one_does_not(tmp_path: Path) -> None:
+    CliRunner().invoke(app, ["--target", f"unix:{tmp_path}/a", "status"])
+    variables = {"KVSTOW_TARGET": f"unix:{tmp_path}/b"}
+    assert f"{tmp_path}/b" in CliRunner().invoke(app, ["status"], env=variables).stderr
 
 
 def test_help_says_what_yes_belongs_to() -> None:

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from kvstow.client import Client, Credentials
+from kvstow.client import Client
 from kvstow.v1 import reset_pb2
 
 from . import replay, rows, tables
-from .connection import connected, show
+from .connection import connected
 from .doctor.command import doctor
-from .options import AsJson, CaFile, CertFile, KeyFile, Target, TokenFile
+from .options import AsJson, asking, for_all
 from .printing import print_json, print_table
 from .status import status
 from .watching import watch
@@ -36,6 +36,7 @@ def _say_version(wanted: bool) -> None:
 
 
 @app.callback()
+@for_all
 def _all_commands(
     say_version: Annotated[
         bool,
@@ -43,18 +44,15 @@ def _all_commands(
             "--version", callback=_say_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
-    ca_file: CaFile = None,
-    cert_file: CertFile = None,
-    key_file: KeyFile = None,
-    token_file: TokenFile = None,
 ) -> None:
-    show(Credentials(ca_file, cert_file, key_file, token_file))
+    """Nothing is left to do once the options are read."""
 
 
 @app.command()
-def spaces(target: Target, as_json: AsJson = False) -> None:
+@asking
+def spaces(as_json: AsJson = False) -> None:
     """List the spaces with what they hold."""
-    with connected(target) as client:
+    with connected() as client:
         listed = client.administration.spaces()
     if as_json:
         print_json([rows.space_row(space) for space in listed])
@@ -63,9 +61,10 @@ def spaces(target: Target, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def sessions(target: Target, as_json: AsJson = False) -> None:
+@asking
+def sessions(as_json: AsJson = False) -> None:
     """List the engines that are connected."""
-    with connected(target) as client:
+    with connected() as client:
         listed = client.administration.sessions()
     if as_json:
         print_json([rows.session_row(session) for session in listed])
@@ -74,8 +73,8 @@ def sessions(target: Target, as_json: AsJson = False) -> None:
 
 
 @app.command()
+@asking
 def transfers(
-    target: Target,
     as_json: AsJson = False,
     limit: Annotated[
         int, typer.Option(min=1, max=2**32 - 1, help="List at most this many.")
@@ -85,7 +84,7 @@ def transfers(
     ] = False,
 ) -> None:
     """List the transfers that have not ended, oldest first."""
-    with connected(target) as client:
+    with connected() as client:
         listed = client.administration.transfers(limit, overdue_only=stuck)
     if as_json:
         row = rows.stuck_row if stuck else rows.transfer_row
@@ -98,8 +97,8 @@ def transfers(
 
 
 @app.command()
+@asking
 def reset(
-    target: Target,
     space: Annotated[
         int | None, typer.Option(min=1, max=2**64 - 1, help="The space to empty.")
     ] = None,
@@ -116,7 +115,7 @@ def reset(
         raise typer.BadParameter("name a space with --space, or say --all")
     if every and not yes:
         typer.confirm("Empty every space of the daemon?", abort=True, err=True)
-    with connected(target) as client:
+    with connected() as client:
         results = _reset(client, space, wait)
     if as_json:
         print_json([rows.reset_row(number, result) for number, result in results.items()])
@@ -124,10 +123,10 @@ def reset(
         print_table(tables.resets_table(results))
 
 
-app.command()(status)
-app.command(name="top")(watch)
-app.command()(doctor)
-app.command(name="why-miss")(why_miss)
+app.command()(asking(status))
+app.command(name="top")(asking(watch))
+app.command()(asking(doctor))
+app.command(name="why-miss")(asking(why_miss))
 app.command()(replay.replay)
 
 

@@ -5,14 +5,22 @@ wrong, 3 no daemon answers.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NoReturn
+from types import MappingProxyType
+from typing import Any, NoReturn
 
 import typer
 
-from kvstow.client import Client, Credentials, Refused, TlsFailed, Unreachable
+from kvstow.client import (
+    Client,
+    Credentials,
+    Refused,
+    TlsFailed,
+    Unreachable,
+    default_target,
+)
 from kvstow.client.target import check_target, is_listening, socket_path
 
 REFUSED = 1
@@ -20,23 +28,36 @@ WRONG_COMMAND = 2
 UNREACHABLE = 3
 
 
-_credentials: ContextVar[Credentials | None] = ContextVar("credentials", default=None)
+_chosen: ContextVar[Mapping[str, Any]] = ContextVar("chosen", default=MappingProxyType({}))
 
 
-def show(credentials: Credentials) -> None:
-    """Connect with these from now on."""
-    _credentials.set(credentials)
+def choose(options: Mapping[str, Any], *, anew: bool) -> None:
+    """Connect so from now on.
+
+    Args:
+        options: `target`, and the files of `Credentials`; None where nothing was said.
+        anew: forget what was said before.
+    """
+    said = {name: value for name, value in options.items() if value is not None}
+    _chosen.set(said if anew else {**_chosen.get(), **said})
+
+
+def chosen_target() -> str:
+    """The daemon that is asked."""
+    return _chosen.get().get("target") or default_target()
 
 
 @contextmanager
-def connected(target: str) -> Iterator[Client]:
+def connected() -> Iterator[Client]:
     """A client whose errors end the command."""
+    target = chosen_target()
     try:
         check_target(target)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--target") from None
+    files = {name: value for name, value in _chosen.get().items() if name != "target"}
     try:
-        connection = Client(target, credentials=_credentials.get())
+        connection = Client(target, credentials=Credentials(**files))
     except ValueError as error:
         fail(str(error), WRONG_COMMAND)
     with connection as client:

@@ -10,8 +10,8 @@ from kvstow.client import Client, Unreachable
 from kvstow.v1 import admin_pb2, cache_pb2
 
 from . import rows, tables
-from .connection import REFUSED, UNREACHABLE, connected, fail, why_unreachable
-from .options import AsJson, Target
+from .connection import REFUSED, UNREACHABLE, chosen_target, connected, fail, why_unreachable
+from .options import AsJson
 from .printing import print_json, print_table
 
 Inside: TypeAlias = tuple[admin_pb2.GetStatsResponse, Sequence[admin_pb2.Setting]]
@@ -21,7 +21,6 @@ _PERIOD_S = 0.2
 
 
 def status(
-    target: Target,
     wait: Annotated[
         float | None,
         typer.Option(
@@ -42,7 +41,8 @@ def status(
     Without --wait the exit code is 0 as soon as the daemon answers. With --wait it is 0 if it takes work in time, 1 if
     it answers and does not (it prepares its pool, or shuts down), 3 if it does not answer.
     """
-    with connected(target) as client:
+    target = chosen_target()
+    with connected() as client:
         if wait is not None:
             _wait_ready(client, target, wait)
         info = client.server_info()

@@ -14,8 +14,8 @@ from rich.text import Text
 from kvstow.client import Client, Unreachable
 
 from . import top
-from .connection import connected, why_unreachable
-from .options import AsJson, Target
+from .connection import chosen_target, connected, why_unreachable
+from .options import AsJson
 from .printing import console
 
 Show: TypeAlias = Callable[[top.Look, top.Look | str], None]
@@ -23,7 +23,6 @@ Show: TypeAlias = Callable[[top.Look, top.Look | str], None]
 
 
 def watch(
-    target: Target,
     interval: Annotated[
         float, typer.Option(min=0.1, max=3600, help="Seconds between two looks.")
     ] = 1.0,
@@ -34,9 +33,10 @@ def watch(
 
     Rates and hit ratios are of the time between two looks. With --json each look is one line.
     """
+    target = chosen_target()
     with (
         suppress(KeyboardInterrupt),
-        connected(target) as client,
+        connected() as client,
         _json_lines() if as_json else _live_screen() as show,
     ):
         before = top.look(client)

@@ -14,7 +14,7 @@ from .connection import connected
 from .fates import KeyFate
 from .keys import check_lengths, chosen_space, given_keys
 from .listing import NAME, NUMBER, PROSE, WORD, Listing
-from .options import AsJson, Target
+from .options import AsJson
 from .printing import print_json, print_table
 from .tables import model
 
@@ -27,7 +27,6 @@ _SHOWN_BYTES = 16
 
 
 def why_miss(
-    target: Target,
     keys: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEYS]", help="Block keys in hexadecimal, in prefix order."),
@@ -50,7 +49,7 @@ def why_miss(
     written. Counts as no lookup and changes nothing. The daemon remembers only so far back, and says how far.
     """
     asked = given_keys(keys or [], file)
-    with connected(target) as client:
+    with connected() as client:
         chosen = chosen_space(client.administration.spaces(), space)
         check_lengths(asked, chosen)
         found, history_s = _explained(client, chosen, group, asked)

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from kvstow.cli.connection import connected
-from kvstow.cli.options import AsJson, Target
+from kvstow.cli.connection import chosen_target, connected
+from kvstow.cli.options import AsJson
 from kvstow.cli.printing import console, print_json
 from kvstow.cli.words import parsed_size
 
@@ -21,7 +21,6 @@ _INDENT = " " * 26
 
 
 def doctor(
-    target: Target,
     pool_size: Annotated[
         int | None,
         typer.Option(
@@ -38,7 +37,8 @@ def doctor(
     engine runs, and once more where the daemon runs if these are different containers. Exit code: 0 if there is no
     failure (warnings do not count), 1 if there is one.
     """
-    with connected(target) as client:
+    target = chosen_target()
+    with connected() as client:
         findings = examine(look(target, client, pool_size))
     counts = Counter(finding.level for finding in findings)
     if as_json:
