@@ -1,6 +1,7 @@
 """What Prometheus' own tool says of the rules: `make test-operate`."""
 
 import json
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from metrics.prometheus import ALERTS, BINARIES, RULES
+from metrics.prometheus import ALERTS, BINARIES, ROOT, RULES
 from metrics.written import panel_queries
 
 pytestmark = pytest.mark.prometheus
@@ -29,6 +30,16 @@ def promtool(*arguments: str | Path) -> None:
 
 def test_the_rules_are_well_formed() -> None:
     promtool("check", "rules", "--lint-fatal", RULES, ALERTS)
+
+
+@pytest.mark.parametrize("name", ["deploy/compose/prometheus.yaml", "examples/prometheus.yaml"])
+def test_the_configurations_are_well_formed_and_find_the_rules(tmp_path: Path, name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    file = tmp_path / "prometheus.yaml"
+    text, count = re.subn(r"- \S+/(rules|alerts)\.yaml", rf"- {RULES.parent}/\1.yaml", text)
+    assert count == 2
+    file.write_text(text, encoding="utf-8")
+    promtool("check", "config", "--lint-fatal", file)
 
 
 def test_every_alert_fires_and_ends() -> None:
