@@ -62,6 +62,40 @@ def assert_found(finding: Finding | None, level: Level, *phrases: str) -> None:
         assert phrase in finding.found
 
 
+def meminfo(total_kib: int, available_kib: int) -> dict[str, str]:
+    return {"/proc/meminfo": f"MemTotal: {total_kib} kB\nMemAvailable: {available_kib} kB\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted_bytes", "advice"),
+    [
+        (version_2(str(6 * GIB)), None, "raise the limit to 8.5 GiB or more, or lower pool_size"),
+        # Nobody can raise what the machine has.
+        (meminfo(4 << 20, 4 << 20), None, "lower pool_size to 3.5 GiB or less"),
+        (
+            meminfo(16 << 20, 6 << 20),
+            8 * GIB,
+            "lower pool_size to 5.5 GiB or less, or end what else takes memory",
+        ),
+        (
+            meminfo(16 << 20, 1 << 18),
+            8 * GIB,
+            "end what else takes memory: 256.0 MiB are left for a pool and 512.0 MiB besides it",
+        ),
+    ],
+)
+def test_what_to_do_can_be_done(
+    tmp_path: Path, files: dict[str, str], wanted_bytes: int | None, advice: str
+) -> None:
+    if wanted_bytes is None:
+        found = scene(machine(tmp_path, files))
+    else:
+        found = scene(machine(tmp_path, files), pid=None, answers=False, wanted_bytes=wanted_bytes)
+    finding = memory.check_memory(found)
+    assert finding is not None
+    assert finding.advice == advice
+
+
 @pytest.mark.parametrize(
     ("files", "level", "phrase"),
     [

@@ -16,6 +16,7 @@ ROOM_BYTES = 512 << 20
 SMALL_SHARED_MEMORY_BYTES = 64 << 20
 """What container engines give /dev/shm unless told otherwise."""
 
+_MACHINE = "MemTotal in /proc/meminfo"
 _THP = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 _NODES = "/sys/devices/system/node/has_memory"
 
@@ -36,9 +37,11 @@ def check_memory(scene: Scene) -> Finding | None:
     room = limit_bytes - used_bytes - pool
     used = f", of which {size(used_bytes)} are in use" if used_bytes else ""
     found = f"a pool of {size(pool)} under {size(limit_bytes)}{used} ({source})"
-    advice = (
-        f"raise the limit to {size(pool + used_bytes + ROOM_BYTES)} or more, or lower pool_size"
-    )
+    if source == _MACHINE:
+        advice = _in_a_machine(limit_bytes, used_bytes)
+    else:
+        least = size(pool + used_bytes + ROOM_BYTES)
+        advice = f"raise the limit to {least} or more, or lower pool_size"
     if room < 0:
         return failure("memory", f"{found}: it does not fit", advice)
     if room < ROOM_BYTES:
@@ -49,12 +52,21 @@ def check_memory(scene: Scene) -> Finding | None:
     return fine("memory", found)
 
 
+def _in_a_machine(total_bytes: int, used_bytes: int) -> str:
+    """What to do where no limit but the machine's own memory is in the way."""
+    available, others = total_bytes - used_bytes, "end what else takes memory"
+    if available <= ROOM_BYTES:
+        return f"{others}: {size(available)} are left for a pool and {size(ROOM_BYTES)} besides it"
+    advice = f"lower pool_size to {size(available - ROOM_BYTES)} or less"
+    return f"{advice}, or {others}" if used_bytes else advice
+
+
 def _whole_machine(machine: Machine) -> Iterator[kernel.MemoryLimit]:
     total = kernel.memory_bytes(machine, "MemTotal")
     if total is not None:
         available = kernel.memory_bytes(machine, "MemAvailable")
         used = 0 if available is None else total - available
-        yield kernel.MemoryLimit("MemTotal in /proc/meminfo", total, used)
+        yield kernel.MemoryLimit(_MACHINE, total, used)
 
 
 def check_shared_memory(scene: Scene) -> Finding:
