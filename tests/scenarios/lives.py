@@ -9,7 +9,7 @@ from scenarios.world import Names, World
 
 
 def pool(world: World, command: Command) -> str:
-    """pool slots=N [extent=SLOTS] [policy=lru] [admit=SIGHT] [transfers= leases= sessions= spaces= events= grace= keys= tighten= history=] [zero=TENANTS]"""
+    """pool slots=N [extent=SLOTS] [policy=lru] [admit=SIGHT] [transfers= leases= sessions= spaces= tenantspaces= events= grace= keys= tighten= history=] [zero=TENANTS]"""
     standard = Limits()
     limits = Limits(
         max_keys=command.number("keys", standard.max_keys),
@@ -17,6 +17,7 @@ def pool(world: World, command: Command) -> str:
         max_leases=command.number("leases", standard.max_leases),
         max_sessions=command.number("sessions", standard.max_sessions),
         max_spaces=command.number("spaces", standard.max_spaces),
+        max_tenant_spaces=command.number("tenantspaces", standard.max_spaces),
         max_tightened=command.number("tighten", standard.max_tightened),
         max_history=command.number("history", standard.max_history),
         max_events=command.number("events", standard.max_events),

@@ -40,6 +40,7 @@ class Limits:
         max_transfers: transfers of a session that are unfinished or whose report is unacknowledged.
         max_leases: leases of a session.
         max_sessions, max_spaces: of the daemon.
+        max_tenant_spaces: of one tenant; None for as many as there may be.
         max_tightened: holds of leases and loads which it ends that one call gives back; what is more is swept.
         max_history: keys that are remembered when they have come or gone, and as many that were refused.
         max_events: events besides terminal reports that are kept for a reader.
@@ -53,6 +54,7 @@ class Limits:
     max_leases: int = 4096
     max_sessions: int = 64
     max_spaces: int = 64
+    max_tenant_spaces: int | None = None
     max_tightened: int = 8192
     max_history: int = 1 << 18
     max_events: int = 1024

@@ -204,10 +204,10 @@ class TooManySessions(Refusal):
 
 
 class TooManySpaces(Refusal):
-    """The server has as many spaces as it keeps, and all of them are in use or hold blocks."""
+    """The server, or the tenant, has as many spaces as it may, and all of them are in use or hold blocks."""
 
     reason = "TOO_MANY_SPACES"
-    next_step = "Drop spaces that are no longer needed, or raise max_spaces of the daemon."
+    next_step = "Drop spaces that are no longer needed, or raise max_spaces or max_tenant_spaces of the daemon."
 
 
 class ShuttingDown(Refusal):

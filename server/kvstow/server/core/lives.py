@@ -1,5 +1,6 @@
 """Sessions: how they open, attach their ranks, keep a stream, and end."""
 
+from collections.abc import Sequence
 from itertools import islice
 
 from .books import Books
@@ -154,8 +155,7 @@ def _space_for(books: Books, identity: Identity) -> Space:
     sizes = [group.slot_bytes(layout.world_size) for group in layout.groups]
     for size in sizes:
         books.pool.check_fits(size)
-    if len(books.spaces) >= books.limits.max_spaces:
-        _forget_empty_space(books)
+    _make_room(books, identity.tenant)
     tables = [books.pool.table(size) for size in sizes]
     zeroed = books.pool.zeroes(identity.tenant)
     indexes = [
@@ -168,11 +168,21 @@ def _space_for(books: Books, identity: Identity) -> Space:
     return space
 
 
-def _forget_empty_space(books: Books) -> None:
-    for space in books.spaces.values():
+def _make_room(books: Books, tenant: str) -> None:
+    """Forget an empty space if the tenant, or the daemon, has as many as it may."""
+    limits = books.limits
+    own = [space for space in books.spaces.values() if space.identity.tenant == tenant]
+    if limits.max_tenant_spaces is not None and len(own) >= limits.max_tenant_spaces:
+        said = f"tenant {tenant!r} has {len(own)} spaces in use, its limit; see max_tenant_spaces"
+        _forget_empty(books, own, said)
+    if len(books.spaces) >= limits.max_spaces:
+        everybodys = list(books.spaces.values())
+        _forget_empty(books, everybodys, f"{len(everybodys)} spaces are in use, the limit")
+
+
+def _forget_empty(books: Books, spaces: Sequence[Space], complaint: str) -> None:
+    for space in spaces:
         if not space.sessions and not space.ready_count and not space.running:
             books.forget_space(space)
             return
-    raise TooManySpaces(
-        f"{len(books.spaces)} spaces are in use, the limit", limit=books.limits.max_spaces
-    )
+    raise TooManySpaces(complaint, limit=len(spaces))
