@@ -26,7 +26,7 @@ VLLM_DEMO := .venv-vllm/.setup-demo
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-exhaustive coverage bench proto wheel clean distclean
 .PHONY: vllm-env vllm-demo test-vllm bench-vllm
-.PHONY: gpu-check gpu-check-deps gpu-check-dry
+.PHONY: gpu-check gpu-check-deps gpu-check-dry gpu-kernel
 .PHONY: check check-format check-lint check-types check-imports check-proto check-sizes
 .PHONY: check-metrics metrics-page metrics-picture check-dashboards dashboards prometheus test-operate
 .PHONY: check-settings settings-page
@@ -186,6 +186,12 @@ bench-vllm: $(VLLM) ## measure what the connector costs vLLM's scheduler
 	PYTHONPATH=tests $(VLLM_BIN)/python -m bench.bench_connector
 
 # What an image with torch, gRPC and protobuf lacks to run the daemon: carried there as a folder.
+GPU_KERNEL_TOOLS := .gpu-kernel
+gpu-kernel: $(SETUP) ## make the PTX of the GPU kernel from its source, and assemble it; fetches 64 MB once
+	@test -d $(GPU_KERNEL_TOOLS) || $(PIP) install --target $(GPU_KERNEL_TOOLS) --no-deps \
+		nvidia-cuda-nvrtc-cu11==11.8.89 nvidia-cuda-nvcc-cu12==12.9.86
+	$(BIN)/python scripts/gpu_kernel.py $(GPU_KERNEL_TOOLS)
+
 GPU_PYTHON ?= python3
 GPU_DEPS := .gpu-check
 GPU_PACKAGES := pydantic pydantic-core pydantic-settings annotated-types typing-inspection \

@@ -79,6 +79,7 @@ def cuda_device(
     pinned: bool,
     clock: Callable[[], float] = time.monotonic,
     limit_s: float = LIMIT_S,
+    kernel: bool = False,
 ) -> CudaDevice:
     """A device with small pieces and chunks, so that there are many of both."""
     return CudaDevice(
@@ -90,6 +91,7 @@ def cuda_device(
         chunk_bytes=CHUNK_BYTES,
         clock=clock,
         limit_s=limit_s,
+        kernel=kernel,
     )
 
 
@@ -102,11 +104,12 @@ def cuda_rig(
     seed: int = 0,
     clock: Callable[[], float] = time.monotonic,
     limit_s: float = LIMIT_S,
+    kernel: bool = False,
 ) -> Iterator[CudaRig]:
     """The CUDA device; what it leaves behind, and what it did that CUDA forbids, fails the test."""
     driver = DriverModel(World(2, seed), pinned=pinned, batched=batched)
     engine = EngineProcess(driver.world)
-    device = cuda_device(driver, pool, pinned=pinned, clock=clock, limit_s=limit_s)
+    device = cuda_device(driver, pool, pinned=pinned, clock=clock, limit_s=limit_s, kernel=kernel)
     device.pin(lambda done_bytes: None)
     allocate = partial(GpuMemory, engine)
     yield CudaRig(device, pool.memory.view, allocate, engine, driver)
@@ -121,26 +124,11 @@ def cuda(pool: HostPool) -> Iterator[CudaRig]:
         yield rig
 
 
-CUDA_RIGS: dict[str, Callable[[HostPool], AbstractContextManager[Rig]]] = {
-    "cuda": cuda_rig,
-    "cuda-without-batches": partial(cuda_rig, batched=False),
-    "cuda-unpinned": partial(cuda_rig, pinned=False),
-}
-STUB_RIGS = {f"libcuda-batches-{batches}": batches for batches in BATCHES}
-RIGS = [
-    pytest.param("native", marks=native),
-    "numpy",
-    *CUDA_RIGS,
-    *(pytest.param(name, marks=compiled) for name in STUB_RIGS),
-    pytest.param("gpu", marks=pytest.mark.gpu),
-]
-
-
 @contextmanager
-def stub_rig(pool: HostPool, batches: str, gpu: int = 0) -> Iterator[Rig]:
+def stub_rig(pool: HostPool, batches: str, gpu: int = 0, *, kernel: bool = False) -> Iterator[Rig]:
     """The CUDA device over the binding of the real driver, and a library that needs no GPU."""
     driver = LibCuda(library(batches))
-    device = cuda_device(driver, pool, pinned=True)
+    device = cuda_device(driver, pool, pinned=True, kernel=kernel)
     device.pin(lambda done_bytes: None)
     kept: list[StubMemory] = []  # a real engine keeps its memory, and the library does not
 
@@ -154,6 +142,26 @@ def stub_rig(pool: HostPool, batches: str, gpu: int = 0) -> Iterator[Rig]:
     assert [count(batches, thing) for thing in things] == [0] * len(things)
 
 
+CUDA_RIGS: dict[str, Callable[[HostPool], AbstractContextManager[Rig]]] = {
+    "cuda": cuda_rig,
+    "cuda-without-batches": partial(cuda_rig, batched=False),
+    "cuda-unpinned": partial(cuda_rig, pinned=False),
+    "cuda-kernel": partial(cuda_rig, kernel=True),
+}
+STUB_RIGS: dict[str, Callable[[HostPool], AbstractContextManager[Rig]]] = {
+    f"libcuda-batches-{batches}": partial(stub_rig, batches=batches) for batches in BATCHES
+}
+STUB_RIGS["libcuda-kernel"] = partial(stub_rig, batches="13", kernel=True)
+RIGS = [
+    pytest.param("native", marks=native),
+    "numpy",
+    *CUDA_RIGS,
+    *(pytest.param(name, marks=compiled) for name in STUB_RIGS),
+    pytest.param("gpu", marks=pytest.mark.gpu),
+    pytest.param("gpu-kernel", marks=pytest.mark.gpu),
+]
+
+
 @pytest.fixture(scope="session")
 def allocate_on_gpu() -> Iterator[Callable[[int], EngineMemory]]:
     """Memory of an engine in a process of its own, on a real GPU."""
@@ -165,9 +173,11 @@ def allocate_on_gpu() -> Iterator[Callable[[int], EngineMemory]]:
 
 
 @contextmanager
-def gpu_rig(pool: HostPool, allocate: Callable[[int], EngineMemory]) -> Iterator[Rig]:
+def gpu_rig(
+    pool: HostPool, allocate: Callable[[int], EngineMemory], *, kernel: bool
+) -> Iterator[Rig]:
     """The CUDA device as it is."""
-    device = cuda_device(LibCuda(), pool, pinned=True)
+    device = cuda_device(LibCuda(), pool, pinned=True, kernel=kernel)
     device.pin(lambda done_bytes: None)
     yield Rig(device, pool.memory.view, allocate)
     device.close()
@@ -181,11 +191,12 @@ def rig(request: pytest.FixtureRequest, pool: HostPool, shared_memory: Path) -> 
             yield over_model
         return
     if request.param in STUB_RIGS:
-        with stub_rig(pool, STUB_RIGS[request.param]) as over_library:
+        with STUB_RIGS[request.param](pool) as over_library:
             yield over_library
         return
-    if request.param == "gpu":
-        with gpu_rig(pool, request.getfixturevalue("allocate_on_gpu")) as over_gpu:
+    if request.param in ("gpu", "gpu-kernel"):
+        allocate, kernel = request.getfixturevalue("allocate_on_gpu"), request.param != "gpu"
+        with gpu_rig(pool, allocate, kernel=kernel) as over_gpu:
             yield over_gpu
         return
     kernel = NativeKernel(LIBRARY) if request.param == "native" else NumpyKernel()

@@ -34,13 +34,22 @@ def library(batches: str) -> str:
 
 def count(batches: str, name: str) -> int:
     """How much of something there is in the driver."""
-    return ctypes.c_int64.in_dll(ctypes.CDLL(library(batches)), f"stub_{name}").value
+    return _variable(batches, name).value
 
 
 def set_hanging(batches: str, hanging: bool) -> None:
     """Let nobody return from the initialization or from waiting for a stream, or everybody."""
-    value = ctypes.c_int64.in_dll(ctypes.CDLL(library(batches)), "stub_hanging")
-    value.value = hanging
+    _variable(batches, "hanging").value = hanging
+
+
+def refuse_batches(batches: str, code: int, made: int) -> None:
+    """Refuse every batch with this error after so many of its copies were made; none with 0."""
+    _variable(batches, "made_before").value = made
+    _variable(batches, "refusal").value = code
+
+
+def _variable(batches: str, name: str) -> ctypes.c_int64:
+    return ctypes.c_int64.in_dll(ctypes.CDLL(library(batches)), f"stub_{name}")
 
 
 class StubMemory:

@@ -55,8 +55,24 @@ def test_a_driver_that_does_not_come_up_does_not_keep_the_daemon_from_starting(
         choice = choose_devices(pool, replace(WISHES, watchdog_s=0.05, library=library("13")))
         assert re.search(r"did not initialize the CUDA driver within 0\.05 s", choice.cuda_off)
         choice.device.close()
+        assert [thread.name for thread in loaders()] == ["gpu-loader"]
     finally:
         set_hanging("13", False)
+    for thread in loaders():
+        thread.join(DEADLINE_S)
+
+
+def loaders() -> list[threading.Thread]:
+    """Threads that a driver keeps from being loaded."""
+    return [thread for thread in threading.enumerate() if thread.name == "gpu-loader"]
+
+
+@pytest.mark.parametrize("name", [NOTHING, "libc.so.6"])
+def test_a_driver_that_is_none_keeps_no_thread(pool: HostPool, name: str) -> None:
+    """Whose life would be taken for a call that does not return."""
+    for _ in range(50):
+        choose_devices(pool, replace(WISHES, library=name)).device.close()
+        assert loaders() == []
 
 
 @compiled

@@ -10,7 +10,8 @@ from kvstow.server.core.spans import Offsets
 from kvstow.server.device.base import Direction
 from kvstow.server.device.cuda.batches import Batch
 from kvstow.server.device.cuda.driver import CudaError, Driver
-from support.driver_model import DriverModel, host_bytes
+from support.driver_model import DriverModel
+from support.driver_model_kernels import host_bytes
 from support.driver_model_world import Allocation, EngineProcess, Event, ModelError, World
 
 SIZE = 4096
@@ -47,7 +48,7 @@ def page() -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 @pytest.fixture
 def scene(page: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Scene:
-    world = World()
+    world = World(gpu_count=2)
     driver, engine = DriverModel(world, any_thread=True), EngineProcess(world)
     driver.use(0)
     allocation, (exported, handle) = engine.allocate(SIZE), engine.event()
@@ -94,6 +95,45 @@ def under_the_lock(scene: Scene) -> None:
     scene.driver.create_event()
 
 
+def run_kernel(
+    scene: Scene, source: int | None = None, target: int | None = None, gpu: int = 0
+) -> tuple[int, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+    """From the engine's memory to the host, unless it is said otherwise; the kernel, and what it was told."""
+    driver = scene.driver
+    driver.use(gpu)
+    kernel = driver.load_kernel()
+    driver.use(0)
+    orders = host_bytes(scene.host, SIZE).view(np.int64)
+    orders[:3] = (
+        scene.address if source is None else source,
+        scene.host + 64 if target is None else target,
+        64,
+    )
+    driver.run_kernel(kernel, scene.host, 1, scene.stream)
+    return kernel, orders
+
+
+def ran_then(act: Callable[[Scene], None]) -> Callable[[Scene], None]:
+    def run(scene: Scene) -> None:
+        run_kernel(scene)
+        act(scene)
+
+    return run
+
+
+def tell_the_kernel_something_else(scene: Scene) -> None:
+    _, orders = run_kernel(scene)
+    orders[2] = 63
+    scene.driver.wait_stream(scene.stream)
+
+
+def run_an_unloaded_kernel(scene: Scene) -> None:
+    kernel, _ = run_kernel(scene)
+    scene.driver.wait_stream(scene.stream)
+    scene.driver.unload_kernel(kernel)
+    scene.driver.run_kernel(kernel, scene.host, 1, scene.stream)
+
+
 BROKEN: dict[str, Callable[[Scene], None]] = {
     "outside every mapping": lambda scene: scene.copy(device=SIZE - 63),
     "before every mapping": lambda scene: scene.copy(device=-1),
@@ -109,6 +149,21 @@ BROKEN: dict[str, Callable[[Scene], None]] = {
     "destroyed event": use_a_destroyed_event,
     "event destroyed by its owner": ask_for_an_event_its_owner_destroyed,
     "under the lock": under_the_lock,
+    "kernel of another context": lambda scene: (run_kernel(scene, gpu=1), None)[1],
+    "kernel outside every mapping": lambda s: (run_kernel(s, s.address + SIZE - 63), None)[1],
+    "kernel outside what is page-locked": lambda s: (
+        run_kernel(s, target=s.host + SIZE - 63),
+        None,
+    )[1],
+    "kernel from host to host": lambda s: (run_kernel(s, source=s.host + 128), None)[1],
+    "kernel told in memory that moves": lambda s: s.driver.run_kernel(
+        s.driver.load_kernel(), s.host + SIZE, 1, s.stream
+    ),
+    "kernel told something else in flight": tell_the_kernel_something_else,
+    "kernel unloaded in flight": lambda s: s.driver.unload_kernel(run_kernel(s)[0]),
+    "kernel that was unloaded": run_an_unloaded_kernel,
+    "unmapped under a kernel": ran_then(lambda s: s.driver.close_memory(s.address)),
+    "unlocked under a kernel": ran_then(lambda s: s.driver.unlock_pages(s.host)),
     "freed while mapped": lambda scene: scene.engine.free(scene.allocation),
 }
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from device.conftest import CudaRig, cuda_rig
+from device.conftest import CudaRig, cuda_rig, stub_rig
 from device.rig import SESSION, GpuMemory, Recorder, blocks_in_a_row, make_copy, random_bytes
+from device.stub import compiled, refuse_batches
 from kvstow.server.device.base import DeviceError, Direction, Region
 from kvstow.server.device.cuda.driver import INVALID_VALUE, NOT_SUPPORTED
 from kvstow.server.device.pool import HostPool
@@ -126,6 +127,29 @@ def test_an_error_of_another_kind_is_no_refusal(rig: CudaRig) -> None:
     with rig.driver.refusing_batches(2, issued=0), pytest.raises(DeviceError, match=r"\(2\)"):
         attach(rig)
     assert rig.driver.calls["copy_rows"] == 0
+
+
+@compiled
+@pytest.mark.parametrize("batches", ["12", "13"])
+@pytest.mark.parametrize("code", [NOT_SUPPORTED, INVALID_VALUE])
+def test_the_binding_falls_back_as_well(pool: HostPool, batches: str, code: int) -> None:
+    """Some copies of the batch that is refused were made."""
+    refuse_batches(batches, code, made=1)
+    try:
+        with stub_rig(pool, batches) as rig:
+            memory = rig.allocate(SIZE)
+            region = rig.device.open_region(memory.handle, SESSION)
+            memory.write(content := random_bytes(SIZE))
+            for direction in (Direction.STORE, Direction.LOAD):
+                owner = Recorder()
+                rig.device.submit(make_copy(owner, direction, SPANS, [region]))
+                assert owner.wait_end().failures == []
+                if direction is Direction.STORE:
+                    memory.write(random_bytes(SIZE, 1))
+            assert np.array_equal(memory.read(), content)
+            assert rig.device.health()[0].copies == "rows"
+    finally:
+        refuse_batches(batches, 0, 0)
 
 
 def test_both_threads_of_a_lane_may_be_refused_at_once(pool: HostPool) -> None:

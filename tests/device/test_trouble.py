@@ -269,5 +269,5 @@ def test_a_gpu_that_hangs_does_not_keep_the_daemon_from_ending(
             assert running.ends == []
             assert len(rig.driver.mapped()) == 1  # it may still be copied to
         running.wait_end()
-        threads = [t.name for t in threading.enumerate() if t.name == "gpu-watchdog"]
+        threads = [t.name for t in threading.enumerate() if t.name == "cuda-watchdog"]
         assert threads == []

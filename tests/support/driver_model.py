@@ -9,24 +9,22 @@ recorded or is destroyed; a stream destroyed with work on it.
 A call can be told to fail or to hang.
 """
 
-import ctypes
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-
-import numpy as np
 
 from kvstow.server.device.base import Direction
 from kvstow.server.device.cuda.batches import Batch, Rows
 from kvstow.server.device.cuda.driver import CudaError, GpuInfo
 
-from .driver_model_rules import Locked, Mapped, Rules
+from .driver_model_kernels import Kernels, host_bytes, move
+from .driver_model_rules import Locked, Mapped
 from .driver_model_world import Bytes, EngineProcess, Event, Stream, Work, World
 
 Copies = list[tuple[int, int, int]]
 """Address on the GPU, address in host memory, bytes."""
 
 
-class DriverModel(Rules):
+class DriverModel(Kernels):
     """The driver as the daemon's process sees it.
 
     Args:
@@ -44,8 +42,7 @@ class DriverModel(Rules):
     def __init__(
         self, world: World, *, pinned: bool = True, batched: bool = True, any_thread: bool = False
     ) -> None:
-        super().__init__(any_thread=any_thread)
-        self.world = world
+        super().__init__(world, any_thread=any_thread)
         self.own_process = EngineProcess(world)
         self.pinned = pinned
         self.tells_sizes = True
@@ -154,7 +151,7 @@ class DriverModel(Rules):
             if min(pitch, host_pitch) < width:
                 self.wrong("rows overlap")
             device, host, height = int(rows.device[i]), int(rows.host[i]), int(rows.height[i])
-            self._piece(locked, host, (height - 1) * host_pitch + width)
+            self.piece(locked, host, (height - 1) * host_pitch + width)
             copies += [(device + r * pitch, host + r * host_pitch, width) for r in range(height)]
         self._copy(rows.direction, copies, stream, may_read_early=False)
 
@@ -208,12 +205,6 @@ class DriverModel(Rules):
             if self.world.touched(self.take(address, Locked)):
                 self.wrong("memory was unlocked while a copy was to touch it")
 
-    @property
-    def current(self) -> int:
-        """The current GPU, where there is one."""
-        assert self.gpu is not None
-        return self.gpu
-
     def _copy(
         self, direction: Direction, copies: Copies, stream: int, *, may_read_early: bool
     ) -> None:
@@ -225,38 +216,11 @@ class DriverModel(Rules):
             moves: list[tuple[Bytes, Bytes]] = []
             touches: set[object] = set()
             for device, host, size_bytes in copies:
-                there = self._mapping(mapped, device, size_bytes)
-                touches |= {there, self._piece(locked, host, size_bytes)}
+                there = self.mapping(mapped, device, size_bytes)
+                touches |= {there, self.piece(locked, host, size_bytes)}
                 gpu, pool = there.at(device, size_bytes), host_bytes(host, size_bytes)
                 moves.append((pool, gpu) if direction is Direction.STORE else (gpu, pool))
             early = may_read_early and direction is Direction.LOAD
             if early and self.world.random.random() < 0.5:
                 moves = [(target, source.copy()) for target, source in moves]
             self.world.add(found, Work(lambda: move(moves), frozenset(touches)))
-
-    def _mapping(self, mapped: list[Mapped], address: int, size_bytes: int) -> Mapped:
-        """The mapping that a copy lies in."""
-        found = next((one for one in mapped if one.has(address, size_bytes)), None)
-        if found is None:
-            self.wrong("a copy lies outside every mapping")
-        if found.allocation.gpu != self.gpu:
-            self.wrong("a copy touches the memory of another GPU")
-        return found
-
-    def _piece(self, locked: list[Locked], address: int, size_bytes: int) -> Locked | None:
-        """The page-locked piece of host memory that a copy lies in."""
-        found = next((one for one in locked if one.has(address, size_bytes)), None)
-        if self.pinned and found is None:
-            self.wrong("a copy does not lie in one page-locked piece of host memory")
-        return found
-
-
-def host_bytes(address: int, size_bytes: int) -> Bytes:
-    """Memory of this process."""
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size_bytes).from_address(address))
-
-
-def move(moves: Sequence[tuple[Bytes, Bytes]]) -> None:
-    """Copy each (target, source)."""
-    for target, source in moves:
-        target[:] = source

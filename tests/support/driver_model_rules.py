@@ -49,8 +49,15 @@ class Locked:
         return 0 <= start and start + size_bytes <= self.size_bytes
 
 
-Thing = Mapped | Locked | Stream | Event | GpuInfo
-ThingT = TypeVar("ThingT", Mapped, Locked, Stream, Event, GpuInfo)
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """The kernel that copies, in the context of one GPU."""
+
+    gpu: int
+
+
+Thing = Mapped | Locked | Stream | Event | GpuInfo | Kernel
+ThingT = TypeVar("ThingT", Mapped, Locked, Stream, Event, GpuInfo, Kernel)
 
 
 class Rules:
@@ -168,6 +175,12 @@ class Rules:
     @gpu.setter
     def gpu(self, number: int) -> None:
         self._thread.gpu = number
+
+    @property
+    def current(self) -> int:
+        """The current GPU, where there is one."""
+        assert self.gpu is not None
+        return self.gpu
 
     def wrong(self, what: str) -> NoReturn:
         """Something was done that may not be done."""

@@ -20,6 +20,8 @@ typedef unsigned long long CUdeviceptr;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
 typedef int CUdevice_attribute, CUmemorytype;
 typedef struct { char bytes[16]; } CUuuid;
 typedef struct { char reserved[64]; } CUipcMemHandle;
@@ -55,6 +57,9 @@ typedef struct { uint64_t start, size; } range;
 
 /* What is there, for the test to look at: mappings, locked pieces, streams and events, contexts. */
 int64_t stub_mapped, stub_locked, stub_made, stub_contexts, stub_batches;
+
+/* What every batch is refused with, after some of its copies were made. */
+int64_t stub_refusal, stub_made_before;
 
 /* While it is not zero, nobody returns from the initialization or from waiting for a stream; nor, while the file that
  * STUB_HANG names is there, from page-locking, from undoing it, or from the end of the process: then the file that
@@ -210,7 +215,7 @@ CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned int flags)
 {
     NEED_CONTEXT;
     hang_with_file();
-    if (flags != 1)
+    if (flags != 3)
         return INVALID_VALUE;
     if (find(locked, (uintptr_t)address, 1))
         return ALREADY_LOCKED;
@@ -312,6 +317,58 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *two, CUstream stream)
     return OK;
 }
 
+/* The kernel itself, run by one thread for all. */
+typedef struct { unsigned x, y, z, w; } uint4;
+static __thread struct { unsigned x; } blockIdx, threadIdx, gridDim, blockDim;
+#define __global__ static
+#define __launch_bounds__(most) /**/
+#include "../../server/kvstow/server/device/cuda/gpu_kernel.cu"
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    NEED_CONTEXT;
+    if (strstr(image, ".entry kvstow_copy(") == NULL || strstr(image, ".target sm_75") == NULL)
+        return INVALID_VALUE;
+    make(module);
+    *(CUcontext *)*module = current;
+    return OK;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    *function = (CUfunction)module;
+    return strcmp(name, "kvstow_copy") ? INVALID_VALUE : OK;
+}
+
+CUresult cuModuleUnload(CUmodule module) { return destroy(module); }
+
+CUresult cuLaunchKernel(CUfunction function, unsigned int grid, unsigned int grid_y, unsigned int grid_z,
+                        unsigned int block, unsigned int block_y, unsigned int block_z,
+                        unsigned int shared, CUstream stream, void **given, void **extra)
+{
+    const unsigned long long *orders = *(const unsigned long long **)given[0];
+    unsigned int count = *(unsigned int *)given[1];
+    NEED_CONTEXT;
+    if (*(CUcontext *)function != current || stream == NULL || grid == 0 || block == 0 || block > 256)
+        return INVALID_VALUE;
+    if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 || shared || extra)
+        return INVALID_VALUE;
+    if (find(locked, (uintptr_t)orders, 24ULL * count) == NULL)
+        return INVALID_VALUE;
+    for (unsigned int i = 0; i < count; i++) {
+        uint64_t source = orders[i], target = orders[count + i], size = orders[2 * count + i];
+        int store = find(mappings, source, size) && find(locked, target, size);
+        if (!store && !(find(mappings, target, size) && find(locked, source, size)))
+            return INVALID_VALUE;
+    }
+    gridDim.x = grid;
+    blockDim.x = block;
+    for (blockIdx.x = 0; blockIdx.x < grid; blockIdx.x++)
+        for (threadIdx.x = 0; threadIdx.x < block; threadIdx.x++)
+            kvstow_copy(orders, count);
+    return OK;
+}
+
 #ifdef BATCHES
 /* Sources on the GPU are read in the order of the stream (1), those in locked memory at any time (3). */
 static CUresult batch(CUdeviceptr *targets, CUdeviceptr *sources, size_t *sizes, size_t count,
@@ -323,6 +380,8 @@ static CUresult batch(CUdeviceptr *targets, CUdeviceptr *sources, size_t *sizes,
     stub_batches++;
     for (size_t i = 0; i < count; i++) {
         int store = attributes->srcAccessOrder == 1;
+        if (stub_refusal && (int64_t)i >= stub_made_before)
+            return (CUresult)stub_refusal;
         uint64_t host = store ? targets[i] : sources[i], device = store ? sources[i] : targets[i];
         *refused = i;
         if (!store && attributes->srcAccessOrder != 3)

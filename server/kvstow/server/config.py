@@ -151,6 +151,11 @@ class Config(BaseSettings):
         30.0,
         description="How long a call of the CUDA driver may take before its GPU counts as stuck, in seconds.",
     )
+    cuda_copies: Literal["dma", "kernel"] = Field(
+        "dma",
+        description="What copies between GPUs and the pool: the copy engines of the GPU, or a kernel, which takes multiprocessors"
+        " from the engine. The kernel needs `pin`.",
+    )
     max_sessions: int = Field(64, ge=1, le=4096, description="Engines at a time.")
     max_spaces: int = Field(64, ge=1, le=4096, description="Cache namespaces at a time.")
     max_tenant_sessions: int | None = Field(
@@ -264,6 +269,9 @@ def contradictions(config: Config) -> Iterator[Contradiction]:
             ("extent_size", "pool_size"),
             f"{config.extent_bytes:d} bytes are more than the pool's {config.pool_size:d}",
         )
+    if config.cuda_copies == "kernel" and not config.pin:
+        reason = "a kernel reaches page-locked memory only: set pin to true, or cuda_copies to dma"
+        yield ("cuda_copies", "pin"), reason
     if (config.tls_cert is None) != (config.tls_key is None):
         yield ("tls_cert", "tls_key"), "a certificate and its key go together; set both or none"
     yield from _open_doors(config)

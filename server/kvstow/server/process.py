@@ -30,7 +30,7 @@ from kvstow.server.config import Config
 from kvstow.server.daemon import Daemon
 from kvstow.server.daemon.devices import Hardware
 from kvstow.server.device.base import DeviceError
-from kvstow.server.device.choice import Choice, Wishes, choose_devices, threads_in_a_driver
+from kvstow.server.device.choice import Choice, Wishes, choose_devices, leave_drivers_that_hang
 from kvstow.server.device.faults import FaultyDevice
 from kvstow.server.device.pool import HostPool
 from kvstow.server.logs import set_up_logging
@@ -107,9 +107,7 @@ def main() -> int:
     except (StartError, DeviceError, SocketError) as error:
         sys.stderr.write(f"kvstowd: {error}\n")
         code = 1
-    if hanging := threads_in_a_driver():
-        _log.warning("leaving with calls of the CUDA driver that do not return", threads=hanging)
-        os._exit(code)  # the driver's own clean-up at an exit might wait for them
+    leave_drivers_that_hang(code)
     return code
 
 
@@ -205,8 +203,9 @@ def _serve_probes(server: RpcServer, address: str | None, stack: ExitStack) -> N
 
 
 def _choose_devices(config: Config, pool: HostPool) -> Choice:
+    pinned, kernel = config.pin, config.cuda_copies == "kernel"
     wishes = Wishes(
-        config.copy_threads, config.piece_size, config.cuda, config.pin, config.cuda_watchdog_s
+        config.copy_threads, config.piece_size, config.cuda, pinned, config.cuda_watchdog_s, kernel
     )
     devices = choose_devices(pool, wishes)
     if devices.cuda is None:

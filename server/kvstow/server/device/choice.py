@@ -1,12 +1,15 @@
 """Which devices a daemon has: host memory always, GPUs if it is to use them and can."""
 
+import os
 import threading
 import time
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from .base import Device, DeviceError
+import structlog
+
+from .base import Device, DeviceBusyError, DeviceError
 from .cuda.beats import Beat
 from .cuda.control import Control
 from .cuda.device import CudaDevice
@@ -14,6 +17,8 @@ from .cuda.libcuda import LIBRARY, LibCuda
 from .devices import Devices, NoCuda
 from .host import HostDevice
 from .pool import HostPool
+
+_log = structlog.get_logger("kvstow.device")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ class Wishes:
         cuda: use the GPUs if there are any, insist on it, or do not.
         pinned: whether the host pool is page-locked for them.
         watchdog_s: how long a call of the driver may take before its GPU counts as stuck.
+        kernel: whether a kernel makes the copies, and not the copy engines.
         library: the driver.
     """
 
@@ -53,6 +59,7 @@ class Wishes:
     cuda: Literal["auto", "on", "off"]
     pinned: bool
     watchdog_s: float
+    kernel: bool = False
     library: str = LIBRARY
 
 
@@ -73,10 +80,15 @@ def choose_devices(pool: HostPool, wishes: Wishes) -> Choice:
     return Choice(device, host.kernel_name, cuda, cuda_off, pinned)
 
 
-def threads_in_a_driver() -> list[str]:
-    """Names of the threads of GPUs that still run. Once the devices are closed, a call of the driver keeps these."""
+def leave_drivers_that_hang(code: int) -> None:
+    """End the process with this code if threads of GPUs still run: once devices are closed, calls of a driver keep these.
+
+    The driver's own clean-up at the usual end of a process might wait for them.
+    """
     names = [thread.name for thread in threading.enumerate()]
-    return sorted(name for name in names if name.startswith("gpu-"))
+    if hanging := sorted(name for name in names if name.startswith("gpu-")):
+        _log.warning("leaving with calls of the CUDA driver that do not return", threads=hanging)
+        os._exit(code)
 
 
 def _find_cuda(pool: HostPool, wishes: Wishes) -> tuple[CudaDevice | None, str]:
@@ -91,7 +103,10 @@ def _find_cuda(pool: HostPool, wishes: Wishes) -> tuple[CudaDevice | None, str]:
                 " cuda to auto or off"
             ) from error
         return None, str(error)
-    return CudaDevice(driver, pool, pinned=wishes.pinned, watchdog_s=wishes.watchdog_s), ""
+    device = CudaDevice(
+        driver, pool, pinned=wishes.pinned, watchdog_s=wishes.watchdog_s, kernel=wishes.kernel
+    )
+    return device, ""
 
 
 def _load(library: str, limit_s: float) -> LibCuda:
@@ -101,7 +116,11 @@ def _load(library: str, limit_s: float) -> LibCuda:
         DeviceError: it cannot be loaded, or not within `limit_s` seconds.
     """
     loader = Control("gpu-loader", Beat(time.monotonic))
+    longest_s = limit_s
     try:
         return loader.call("initialize the CUDA driver", partial(LibCuda, library), limit_s)
+    except DeviceBusyError:
+        longest_s = 0.0  # it hangs, and ends with the process
+        raise
     finally:
-        loader.close(0.0)  # if it hangs, it ends with the process
+        loader.close(longest_s)

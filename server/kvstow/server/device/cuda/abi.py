@@ -10,7 +10,7 @@ from .driver import HANDLE_BYTES
 
 EVENT_BLOCKING_SYNC, EVENT_DISABLE_TIMING = 1, 2
 STREAM_NON_BLOCKING = 1
-HOST_REGISTER_PORTABLE = 1
+HOST_REGISTER_PORTABLE, HOST_REGISTER_DEVICEMAP = 1, 2
 IPC_LAZY_ENABLE_PEER_ACCESS = 1
 HOST_POINTER_FOR_REGISTERED_MEMORY = 91
 MEMORY_HOST, MEMORY_DEVICE = 1, 2
@@ -81,6 +81,10 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuDevicePrimaryCtxRetain": (_POINTER, _INT),
     "cuDevicePrimaryCtxRelease_v2": (_INT,),
     "cuCtxSetCurrent": (_POINTER,),
+    "cuModuleLoadData": (_POINTER, _POINTER),
+    "cuModuleGetFunction": (_POINTER, _POINTER, ctypes.c_char_p),
+    "cuModuleUnload": (_POINTER,),
+    "cuLaunchKernel": (_POINTER, *(_UINT,) * 7, _POINTER, _POINTER, _POINTER),
     "cuIpcOpenMemHandle_v2": (_POINTER, IpcHandle, _UINT),
     "cuIpcCloseMemHandle": (_ADDRESS,),
     "cuIpcOpenEventHandle": (_POINTER, IpcHandle),

@@ -23,7 +23,17 @@ from kvstow.server.device.streams import refuse
 
 from .batches import Batch
 from .beats import Pulse
-from .driver import HANDLE_BYTES, UNKNOWN, CudaError
+from .driver import (
+    HANDLE_BYTES,
+    INVALID_PTX,
+    NO_BINARY,
+    NO_JIT_COMPILER,
+    OUT_OF_MEMORY,
+    UNAVAILABLE,
+    UNKNOWN,
+    UNSUPPORTED_PTX,
+    CudaError,
+)
 from .fences import CudaFence, WaitingRoom
 from .lane import Lane, Path
 from .mappings import NAMESPACES, Mapping, Mappings
@@ -32,6 +42,19 @@ from .methods import Method
 PROBE_BYTES = 64
 _OTHER_KIND = -1
 """Begins the numbers of memory on GPUs, so that they are never those of a file."""
+
+_NO_KERNEL = (
+    "; the driver does not load the kernel that copies, for which it needs CUDA 11.8 and its PTX compiler: set cuda_copies to"
+    " dma, and attach again"
+)
+HINTS = {
+    **dict.fromkeys((NO_BINARY, INVALID_PTX, NO_JIT_COMPILER, UNSUPPORTED_PTX), _NO_KERNEL),
+    OUT_OF_MEMORY: "; the daemon needs some hundred MB of the GPU for its context: leave it that much (in vLLM, by a"
+    " lower gpu_memory_utilization), and attach again",
+    UNAVAILABLE: "; it takes no context beside the engine's: set its compute mode to Default (nvidia-smi -c 0), and"
+    " attach again",
+}
+"""What to do about an error of making the context, or anything in it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,8 +92,10 @@ class Context:
         self._regions: dict[Region, Mapping] = {}
         self._fences: set[CudaFence] = set()
         with ExitStack() as undo:
-            self._event = path.driver.create_event()
-            undo.callback(path.driver.destroy_event, self._event)
+            path.copies.open()
+            undo.callback(path.copies.close)
+            self._tools = path.copies.make_tools()
+            undo.callback(path.copies.destroy_tools, self._tools)
             self._page = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), dtype=np.uint8)
             if pinned:
                 address = int(self._page.ctypes.data)
@@ -218,4 +243,4 @@ class Context:
             host=np.array([host, host + PROBE_BYTES], dtype=np.int64),
             size=np.array([length, length], dtype=np.int64),
         )
-        self._path.copy(batch, self._lanes[Direction.STORE].stream, self._event)
+        self._path.copies.copy(batch, self._lanes[Direction.STORE].stream, self._tools)

@@ -50,6 +50,7 @@ class CudaDevice:
         piece_bytes: most that is copied before another copy may get in between.
         chunk_bytes: most that is page-locked in one call.
         limit_s: how long others wait for a GPU that does not count as stuck.
+        kernel: whether a kernel makes the copies, for which the pool has to be page-locked.
         clock: seconds of a clock that never goes back.
     """
 
@@ -63,12 +64,16 @@ class CudaDevice:
         piece_bytes: int = PIECE_BYTES,
         chunk_bytes: int = CHUNK_BYTES,
         limit_s: float = LIMIT_S,
+        kernel: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         memory = pool.memory
         host = HostChunks(memory.address, chunk_bytes if pinned else memory.view.size)
+        assert pinned or not kernel, (
+            "a kernel cannot copy from and to memory that is not page-locked"
+        )
         terms = Terms(
-            driver, host, memory.view.size, pinned, watchdog_s, clock, piece_bytes, limit_s
+            driver, host, memory.view.size, pinned, watchdog_s, clock, piece_bytes, limit_s, kernel
         )
         self._gpus = {info.uuid: Gpu(info, terms) for info in driver.gpus()}
         self._pinned = PinnedPool(memory, chunk_bytes) if pinned else None
@@ -190,7 +195,7 @@ class Watchdog:
     def __init__(self, gpus: Sequence[Gpu]) -> None:
         self._gpus = gpus
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="gpu-watchdog", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="cuda-watchdog", daemon=True)
 
     def start(self) -> None:
         """Begin."""

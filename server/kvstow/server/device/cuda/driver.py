@@ -20,7 +20,11 @@ INVALID_VALUE = 1
 OUT_OF_MEMORY = 2
 UNAVAILABLE = 46
 INVALID_CONTEXT = 201
+NO_BINARY = 209
 MAP_FAILED = 205
+INVALID_PTX = 218
+NO_JIT_COMPILER = 221
+UNSUPPORTED_PTX = 222
 OPERATING_SYSTEM = 304
 INVALID_HANDLE = 400
 NOT_FOUND = 500
@@ -80,6 +84,30 @@ class Driver(Protocol):
 
     def release(self, gpu: int) -> None:
         """Give the context of a GPU up."""
+        ...
+
+    def reaches_locked_memory(self, gpu: int) -> bool:
+        """Whether a GPU has page-locked memory at its addresses in the host."""
+        ...
+
+    def load_kernel(self) -> int:
+        """Load the kernel that copies."""
+        ...
+
+    def unload_kernel(self, kernel: int) -> None:
+        """Give it back; it runs nowhere any more."""
+        ...
+
+    def run_kernel(self, kernel: int, orders: int, count: int, stream: int) -> None:
+        """Queue a run of the kernel on a stream.
+
+        Args:
+            kernel: as it was loaded.
+            orders: address of page-locked memory that holds so many addresses to copy from, then as many to copy to, then
+                as many lengths, 8 bytes each; to stay as it is until the run has ended.
+            count: see there.
+            stream: which.
+        """
         ...
 
     def takes_batches(self, gpu: int) -> bool:

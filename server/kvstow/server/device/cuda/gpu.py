@@ -31,12 +31,12 @@ from kvstow.server.device.streams import refuse
 
 from .batches import HostChunks
 from .beats import Pulse
-from .context import Context, CudaRegion
+from .context import HINTS, Context, CudaRegion
 from .control import Control, ResultT
-from .driver import OUT_OF_MEMORY, UNAVAILABLE, CudaError, Driver, GpuInfo
+from .driver import CudaError, Driver, GpuInfo
 from .fences import CudaFence
 from .lane import PIECE_BYTES, Path
-from .methods import Copies, Method
+from .methods import Copies, choose
 
 _log = structlog.get_logger("kvstow.device")
 
@@ -45,15 +45,6 @@ ASK_S = 0.5
 
 LIMIT_S = 20.0
 """Longer than a context takes to make on a busy machine, shorter than an engine waits for its attach."""
-
-
-_HINTS = {
-    OUT_OF_MEMORY: "; the daemon needs some hundred MB of the GPU for its context: leave it that much (in vLLM, by a"
-    " lower gpu_memory_utilization), and attach again",
-    UNAVAILABLE: "; it takes no context beside the engine's: set its compute mode to Default (nvidia-smi -c 0), and"
-    " attach again",
-}
-"""What to do about an error of making the context, or anything in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +60,7 @@ class Terms:
         clock: seconds of a clock that never goes back.
         piece_bytes: most that one batch moves.
         limit_s: how long others wait for a GPU that does not count as stuck.
+        kernel: whether a kernel makes the copies; the pool is page-locked then.
     """
 
     driver: Driver
@@ -79,6 +71,7 @@ class Terms:
     clock: Callable[[], float]
     piece_bytes: int = PIECE_BYTES
     limit_s: float = LIMIT_S
+    kernel: bool = False
 
 
 class Gpu:
@@ -202,7 +195,7 @@ class Gpu:
         try:
             return self._call(what, work, self._terms.limit_s, undo)
         except CudaError as error:
-            hint = _HINTS.get(error.code, "")
+            hint = HINTS.get(error.code, "")
             raise DeviceError(f"GPU {self.info.uuid}: {error}{hint}") from error
 
     def _close(self, what: str, item: CudaRegion | CudaFence, work: Callable[[], None]) -> None:
@@ -263,12 +256,10 @@ class Gpu:
         """The context, made if need be."""
         if self._context is None:
             terms, number = self._terms, self.info.number
-            batched = terms.pinned and terms.driver.takes_batches(number)
-            method = Method.BATCHES if batched else Method.ROWS
-            copies = Copies(terms.driver, self.info.uuid, terms.host, method)
-            path = Path(
-                terms.driver, number, terms.host, terms.pool_bytes, copies, terms.piece_bytes
-            )
+            method = choose(terms.driver, self.info, pinned=terms.pinned, kernel=terms.kernel)
+            host = method.cut(terms.host)
+            copies = Copies(terms.driver, self.info.uuid, host, method)
+            path = Path(terms.driver, number, host, terms.pool_bytes, copies, terms.piece_bytes)
             self._context = Context(path, pinned=terms.pinned, pulse=self._pulse)
             _log.info("a GPU is in use", gpu=self.info.uuid, copies=method.value)
         return self._context

@@ -7,8 +7,7 @@ lane each, because they have a copy engine each and need not wait for one anothe
 The lane's stream knows nothing of the engine's: that the engine is done with the memory was seen before a copy came here
 (`fences`), or the engine had confirmed it.
 
-A piece is over when its event was reached. After an error nobody knows how much of the piece is on the stream, so the
-stream is waited for; if even that fails the context is gone, and with it whatever was copying.
+How a piece is copied, and when it is over, `methods` knows.
 """
 
 import threading
@@ -22,10 +21,10 @@ from kvstow.server.device.base import Copy, DeviceError, Direction, Region
 from kvstow.server.device.bounds import check_inside
 from kvstow.server.device.streams import CopyPiece, Streams
 
-from .batches import Batch, HostChunks, make_batch
+from .batches import HostChunks, make_batch
 from .beats import Beat
 from .driver import CudaError, Driver
-from .methods import Copies
+from .methods import Copies, Tools
 
 THREADS = 2
 PIECE_BYTES = 16 << 20
@@ -41,7 +40,7 @@ class Path:
         gpu: number of the GPU.
         host: where the pool lies.
         pool_bytes: its size.
-        copies: issues them.
+        copies: makes them.
         piece_bytes: most that one batch moves.
     """
 
@@ -52,26 +51,12 @@ class Path:
     copies: Copies
     piece_bytes: int = PIECE_BYTES
 
-    def copy(self, batch: Batch, stream: int, event: int) -> None:
-        """Copy, and return when that is done. The caller's thread has made the GPU current.
-
-        Raises:
-            CudaError: of the batch nothing may be relied on; nothing of it is being copied any more.
-        """
-        try:
-            self.copies.issue(batch, stream)
-            self.driver.record_event(event, stream)
-            self.driver.wait_event(event)
-        except CudaError:
-            self.driver.wait_stream(stream)
-            raise
-
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
     """What each thread has of its own."""
 
-    event: int
+    tools: Tools
     beat: Beat
 
 
@@ -108,7 +93,7 @@ class Lane:
         """Destroy the stream and the events; the threads have ended, or have nothing to do."""
         self.copies.close()
         for worker in self._workers.values():
-            self._path.driver.destroy_event(worker.event)
+            self._path.copies.destroy_tools(worker.tools)
         self._path.driver.destroy_stream(self.stream)
 
     def _prepare(self, copy: Copy) -> CopyPiece:
@@ -122,7 +107,7 @@ class Lane:
             try:
                 worker = self._worker()
                 with worker.beat.during(self._what):
-                    path.copy(batch, self.stream, worker.event)
+                    path.copies.copy(batch, self.stream, worker.tools)
             except CudaError as error:
                 self._failed(error)
                 raise DeviceError(f"GPU {path.gpu}: {error}") from error
@@ -135,8 +120,8 @@ class Lane:
         worker = self._workers.get(threading.get_ident())
         if worker is None:
             driver, beat = self._path.driver, self._make_beat()
-            with beat.during("making a thread's event"):
+            with beat.during("making a thread's tools"):
                 driver.use(self._path.gpu)
-                worker = _Worker(driver.create_event(), beat)
+                worker = _Worker(self._path.copies.make_tools(), beat)
             self._workers[threading.get_ident()] = worker
         return worker

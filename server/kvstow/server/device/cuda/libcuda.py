@@ -11,6 +11,7 @@ How the functions look stands in `abi`.
 import ctypes
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from .abi import (
     EVENT_DISABLE_TIMING,
     FUNCTIONS,
     HOST_POINTER_FOR_REGISTERED_MEMORY,
+    HOST_REGISTER_DEVICEMAP,
     HOST_REGISTER_PORTABLE,
     IPC_LAZY_ENABLE_PEER_ACCESS,
     MEMORY_DEVICE,
@@ -41,6 +43,10 @@ from .batches import Batch, Rows
 from .driver import INVALID_VALUE, NOT_FOUND, NOT_READY, CudaError, GpuInfo
 
 LIBRARY = "libcuda.so.1"
+
+KERNEL, KERNEL_NAME = Path(__file__).with_name("gpu_kernel.ptx"), b"kvstow_copy"
+KERNEL_BLOCKS, KERNEL_THREADS = 16, 256
+"""Few blocks, so that the engine keeps most multiprocessors: of what they read, 256 KiB are on their way over the bus."""
 
 
 class LibCuda:
@@ -68,6 +74,7 @@ class LibCuda:
             except AttributeError:
                 continue  # an older driver
         self._contexts: dict[int, ctypes.c_void_p] = {}
+        self._kernels: dict[int, ctypes.c_void_p] = {}
         try:
             self._call("cuInit", 0)
             self._gpus = [self._gpu(number) for number in range(self._count())]
@@ -96,10 +103,36 @@ class LibCuda:
 
     def takes_batches(self, gpu: int) -> bool:
         """See `Driver.takes_batches`: the batches name locked memory by its host address, which not all GPUs take."""
+        known = any(name in self._functions for name in BATCHES)
+        return known and self.reaches_locked_memory(gpu)
+
+    def reaches_locked_memory(self, gpu: int) -> bool:
+        """See `Driver.reaches_locked_memory`."""
         found = ctypes.c_int()
         attribute = HOST_POINTER_FOR_REGISTERED_MEMORY
         self._call("cuDeviceGetAttribute", ctypes.byref(found), attribute, gpu)
-        return bool(found.value) and any(name in self._functions for name in BATCHES)
+        return bool(found.value)
+
+    def load_kernel(self) -> int:
+        """See `Driver.load_kernel`; the driver compiles it for its GPU, and keeps what came out."""
+        module = self._create("cuModuleLoadData", KERNEL.read_bytes() + b"\0")
+        function = ctypes.c_void_p()
+        self._call("cuModuleGetFunction", ctypes.byref(function), module, KERNEL_NAME)
+        self._kernels[module] = function
+        return module
+
+    def unload_kernel(self, kernel: int) -> None:
+        """See `Driver.unload_kernel`."""
+        del self._kernels[kernel]
+        self._call("cuModuleUnload", kernel)
+
+    def run_kernel(self, kernel: int, orders: int, count: int, stream: int) -> None:
+        """See `Driver.run_kernel`."""
+        given = ctypes.c_uint64(orders), ctypes.c_uint(count)
+        pointers = (ctypes.c_void_p * 2)(*(ctypes.addressof(one) for one in given))
+        grid = min(count, KERNEL_BLOCKS), 1, 1
+        shape = (*grid, KERNEL_THREADS, 1, 1)
+        self._call("cuLaunchKernel", self._kernels[kernel], *shape, 0, stream, pointers, None)
 
     def open_memory(self, handle: bytes) -> int:
         """See `Driver.open_memory`."""
@@ -206,7 +239,8 @@ class LibCuda:
 
     def lock_pages(self, address: int, size_bytes: int) -> None:
         """See `Driver.lock_pages`."""
-        self._call("cuMemHostRegister_v2", address, size_bytes, HOST_REGISTER_PORTABLE)
+        flags = HOST_REGISTER_PORTABLE | HOST_REGISTER_DEVICEMAP
+        self._call("cuMemHostRegister_v2", address, size_bytes, flags)
 
     def unlock_pages(self, address: int) -> None:
         """See `Driver.unlock_pages`."""
