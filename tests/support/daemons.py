@@ -9,6 +9,7 @@ from kvstow.server.config import Config
 from kvstow.server.core.types import Layout, TransferId
 from kvstow.server.daemon import Daemon
 from kvstow.server.daemon.devices import Hardware
+from kvstow.server.daemon.zeroing import Zero
 from kvstow.server.device.faults import FaultRule, FaultyDevice, Hold
 from kvstow.server.device.kernel import CopyKernel
 from kvstow.server.device.pool import HostPool
@@ -18,6 +19,8 @@ from .engine import ONE_RANK
 from .machines import HostMachine, Machine, Place
 from .memory import shared_directory
 from .waiting import wait_for
+
+_PLAIN = Hardware(copy_kernel="test")
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Rig:
         clock: its clock.
         directory: on tmpfs, for engine memory.
         machine: what it runs on.
+        pool: the host pool.
     """
 
     daemon: Daemon
@@ -37,6 +41,7 @@ class Rig:
     clock: ManualClock
     directory: Path
     machine: Machine
+    pool: HostPool
 
     @property
     def place(self) -> Place:
@@ -70,6 +75,7 @@ def running_daemon(
     clock: Callable[[], float] | None = None,
     kernel: CopyKernel | None = None,
     machine: Machine | None = None,
+    zero: Zero | None = None,
     **settings: object,
 ) -> Iterator[Rig]:
     """A daemon that is ready, and whose books are verified at the end.
@@ -82,6 +88,7 @@ def running_daemon(
         clock: the daemon's clock, instead of one that stands still.
         kernel: what moves bytes between files and the pool, instead of the best that is installed.
         machine: what it runs on, instead of one without GPUs.
+        zero: wipes pieces of the pool, instead of the pool itself.
         settings: of `Config`, instead of the defaults.
     """
     slot_bytes = layout.groups[0].slot_bytes(layout.world_size)
@@ -91,7 +98,7 @@ def running_daemon(
     pool = HostPool(config.pool_size)
     machine = machine or HostMachine()
     faults = FaultyDevice(machine.device(pool, config, kernel))
-    daemon = Daemon(config, faults, hardware=Hardware(copy_kernel="test"), clock=clock or manual)
+    daemon = Daemon(config, faults, hardware=_PLAIN, clock=clock or manual, zero=zero or pool.zero)
     manual.on_advance = daemon.look_again
     machine.watch(daemon)
     daemon.start()
@@ -99,7 +106,7 @@ def running_daemon(
         daemon.set_ready()
     try:
         with shared_directory() as directory:
-            yield Rig(daemon, faults, manual, directory, machine)
+            yield Rig(daemon, faults, manual, directory, machine, pool)
         daemon.check()
     finally:
         daemon.close()

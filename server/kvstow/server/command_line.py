@@ -19,11 +19,12 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import CliApp, CliSettingsSource, SettingsError
 
-from .config import PREFIX, Config, Setting
+from .config import PREFIX, Config
 from .device.base import DeviceError
 from .device.pool import check_capacity
 from .mistakes import CONTRADICTION
 from .sizes import Bytes
+from .values import Setting
 
 CHECK_CONFIG = "--check-config"
 CLIENT_VARIABLES = frozenset(

@@ -6,9 +6,9 @@ the certificates say that when they are made). Read once by the main thread; the
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, model_validator
 from pydantic_settings import (
@@ -30,6 +30,8 @@ from .values import (
     Mode,
     Seconds,
     SocketFile,
+    TenantNames,
+    Tenants,
 )
 
 PREFIX = "KVSTOW_"
@@ -110,6 +112,10 @@ class Config(BaseSettings):
     memory_path: AbsolutePath | None = Field(
         None,
         description="Directory that engine memory has to lie in; without it, any file on tmpfs that this user may write.",
+    )
+    zero_freed: TenantNames = Field(
+        Tenants(""),
+        description="Tenants whose freed slots are zeroed, separated by commas, or * for all; see docs/security.md.",
     )
     pool_size: Size = Field(
         Bytes(1 << 30), gt=0, description="Size of the host pool, such as 64GiB."
@@ -238,23 +244,6 @@ class Config(BaseSettings):
         """The command line, which the library adds, goes before the environment, the environment before the file."""
         file = TomlConfigSettingsSource(settings_cls, toml_file=init_settings().get("config"))
         return init_settings, env_settings, file
-
-
-class Setting(NamedTuple):
-    """A setting as it is in force.
-
-    Args:
-        value: as a flag or a variable would give it; empty if it is not set.
-        source: `flag`, `environment`, `file` or `default`.
-    """
-
-    name: str
-    value: str
-    source: str
-
-
-Settings: TypeAlias = Sequence[Setting]
-"""All of them."""
 
 
 def contradictions(config: Config) -> Iterator[Contradiction]:

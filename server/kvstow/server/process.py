@@ -129,15 +129,12 @@ def _run(
         devices.device if faults is None else faults,
         hardware=Hardware(devices.copy_kernel, devices.cuda_off, devices.pinned),
         meters=metrics,
+        zero=pool.zero,
         after_growth=_settle_garbage,
     )
     threading.excepthook = daemon.health.report_dead_thread
     server = RpcServer(
-        daemon,
-        options,
-        observe=metrics.called,
-        report_bug=daemon.health.report,
-        faults=faults,
+        daemon, options, observe=metrics.called, report_bug=daemon.health.report, faults=faults
     )
     metrics.watch(daemon)
     _listen(config, daemon, server, stack)

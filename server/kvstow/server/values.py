@@ -1,8 +1,9 @@
 """How single values are written in settings, besides sizes: addresses, paths, modes, times. Pure; anybody may call it."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple, TypeAlias
 
 from pydantic import AfterValidator, Field, PlainValidator
 
@@ -72,6 +73,42 @@ def _read_mode(value: object) -> Mode:
     return Mode(mode)
 
 
+class Tenants(str):
+    """Names of tenants, separated by commas; * stands for all."""
+
+    def covers(self, tenant: str) -> bool:
+        """Whether a tenant is one of them."""
+        return not {"*", tenant}.isdisjoint(self.split(",")) if self else False
+
+
+def _read_tenants(value: object) -> Tenants:
+    """An empty name is a slip: who has no name, only * covers."""
+    match value:
+        case str():
+            names = [name.strip() for name in value.split(",")] if value else []
+        case _:
+            names = [""]
+    if not all(names):
+        raise ValueError("tenants are written with commas between them, as a,b")
+    return Tenants(",".join(names))
+
+
+class Setting(NamedTuple):
+    """A setting as it is in force.
+
+    Args:
+        value: as a flag or a variable would give it; empty if it is not set.
+        source: `flag`, `environment`, `file` or `default`.
+    """
+
+    name: str
+    value: str
+    source: str
+
+
+Settings: TypeAlias = Sequence[Setting]
+"""All of them."""
+
 Address = Annotated[str, AfterValidator(_check_address)]
 """host:port."""
 
@@ -86,6 +123,9 @@ SocketFile = Annotated[AnyPath, AfterValidator(_check_socket)]
 
 AbsolutePath = Annotated[AnyPath, AfterValidator(_check_absolute)]
 """A path that means the same wherever the daemon was started."""
+
+TenantNames = Annotated[Tenants, PlainValidator(_read_tenants)]
+"""Some tenants, all, or none."""
 
 FileMode = Annotated[Mode, PlainValidator(_read_mode)]
 """Permissions of a file."""

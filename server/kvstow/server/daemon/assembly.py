@@ -25,6 +25,7 @@ from .processes import Processes
 from .sessions import Sessions
 from .timers import Timer
 from .upkeep import Upkeep
+from .zeroing import Zero, Zeroing, wipe_padding
 
 SIGHTINGS = 1 << 16
 """Blocks whose offers are counted when not every first offer is stored."""
@@ -47,9 +48,13 @@ class Parts:
     upkeep: Upkeep
     closer: Timer
     closing: Closing
+    zeroer: Timer
+    zeroing: Zeroing | None
 
     def start(self) -> None:
         """Start the threads."""
+        if self.zeroing is not None:
+            self.zeroer.start(self.zeroing.work)
         self.timer.start(self.upkeep.work)
         self.closer.start(self.closing.work)
         self.sessions.processes.start()
@@ -60,6 +65,7 @@ class Parts:
         until = time.monotonic() + limit_s
         self.timer.stop()
         self.closer.stop(limit_s)
+        self.zeroer.stop()
         self.sessions.processes.stop()
         self.devices.device.close(max(until - time.monotonic(), 0.0))
 
@@ -71,6 +77,7 @@ def assemble(
     clock: Callable[[], float],
     meters: Meters,
     process_died: Callable[[SessionId], None],
+    zero: Zero,
 ) -> Parts:
     """Make the parts; no thread runs yet.
 
@@ -81,9 +88,10 @@ def assemble(
         clock: seconds of a clock that never goes back.
         meters: told of copies that ended.
         process_died: called with a session one of whose processes has died.
+        zero: wipes pieces of the host pool.
     """
     health = Health()
-    timer, closer = Timer(clock, "timer"), Timer(clock, "closer")
+    timer, closer, zeroer = (Timer(clock, name) for name in ("timer", "closer", "zeroing"))
     attachments = Attachments(device, closer.wake)
     sessions = Sessions(attachments, Processes(process_died))
     guard = Guard(
@@ -91,8 +99,10 @@ def assemble(
         wake_readers=sessions.wake_readers,
         wake_timer=timer.wake,
         report_bug=health.report,
+        wake_zeroing=zeroer.wake if config.zero_freed else None,
     )
-    flights = Flights(guard, device, config.extent_bytes, clock, health, meters, closer.wake)
+    wipe = partial(wipe_padding, zero, config.extent_bytes) if config.zero_freed else None
+    flights = Flights(guard, device, config.extent_bytes, clock, health, meters, closer.wake, wipe)
     return Parts(
         health,
         guard,
@@ -103,6 +113,8 @@ def assemble(
         Upkeep(guard, sessions, flights, clock),
         closer,
         Closing(guard, attachments, health, clock),
+        zeroer,
+        Zeroing(guard, zero) if config.zero_freed else None,
     )
 
 
@@ -136,4 +148,5 @@ def _ledger(config: Config) -> Ledger:
             grace_s=config.session_grace_s,
         ),
         session_base=secrets.randbelow(1 << 40),
+        zeroes=config.zero_freed.covers,
     )

@@ -3,8 +3,7 @@
 A transfer is one copy per rank. The device tells of each copy's start and end on its own threads; here they are counted,
 and the ledger is told exactly once, when nothing touches the slots and the engine's blocks any more.
 
-Replicated groups are stored from rank 0's memory alone and loaded to all ranks. A rank that has nothing to copy takes no
-part.
+Replicated groups are stored from rank 0's memory alone and loaded to all ranks. A rank with nothing to copy takes no part.
 """
 
 from collections import Counter
@@ -33,6 +32,7 @@ from .health import Health
 from .meters import Meters
 
 FlightKey = tuple[SessionId, TransferId]
+Failures = Sequence[tuple[int, str]]
 
 _DIRECTIONS = {TransferKind.STORE: Direction.STORE, TransferKind.LOAD: Direction.LOAD}
 _log = structlog.get_logger("kvstow.daemon")
@@ -50,6 +50,7 @@ class Flights:
         health: told of our own mistakes.
         meters: told of copies that ended.
         wake_closer: called without the lock when memory may now be closed.
+        wipe_padding: wipes what the blocks of a store leave of their slots; None: nobody minds what is left there.
         copied_bytes: by ended copies, of all ranks, since the start; under the lock.
     """
 
@@ -60,6 +61,7 @@ class Flights:
     health: Health
     meters: Meters
     wake_closer: Callable[[], None]
+    wipe_padding: Callable[[TransferPlan, Layout], None] | None = None
     copied_bytes: Counter[TransferKind] = field(default_factory=Counter)
     _flying: dict[FlightKey, "Flight"] = field(default_factory=dict)
 
@@ -173,6 +175,8 @@ class Flight:
             self._settled = not self.started  # it ended while it was queued, and was reported then
         if self._settled:
             self._land(rank, ())
+        elif self._crew.wipe_padding is not None and self.plan.kind is TransferKind.STORE:
+            self._crew.wipe_padding(self.plan, self._layout)
         return self.started
 
     def abandoned(self) -> bool:
@@ -180,9 +184,7 @@ class Flight:
         with self._crew.guard as ledger:
             return not ledger.is_wanted(self.plan.session, self.plan.transfer)
 
-    def end(
-        self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
-    ) -> None:
+    def end(self, rank: int, failures: Failures, copied_bytes: int, seconds: float) -> None:
         """See `CopyOwner.end`."""
         # Before the report: whoever hears of the end finds it measured.
         self._crew.meters.copied(_DIRECTIONS[self.plan.kind], copied_bytes, seconds)
@@ -191,7 +193,7 @@ class Flight:
             failures = self._all(rank, "the engine ended, perhaps before it had written the block")
         self._land(rank, failures, copied_bytes)
 
-    def _land(self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int = 0) -> None:
+    def _land(self, rank: int, failures: Failures, copied_bytes: int = 0) -> None:
         """The copy of one rank has ended, or never will begin."""
         positions = self._positions(rank) if failures else ()
         failed = [BlockFailure(positions[block], rank, reason) for block, reason in failures]
@@ -293,8 +295,6 @@ class RankCopy:
         """See `CopyOwner.abandoned`."""
         return self.flight.abandoned()
 
-    def end(
-        self, rank: int, failures: Sequence[tuple[int, str]], copied_bytes: int, seconds: float
-    ) -> None:
+    def end(self, rank: int, failures: Failures, copied_bytes: int, seconds: float) -> None:
         """See `CopyOwner.end`."""
         self.flight.end(rank, failures, copied_bytes, seconds)

@@ -1,7 +1,8 @@
 """The one lock, and the ledger behind it.
 
 `with guard as ledger:` is the only way to the books. Whoever leaves the block wakes those whom the change concerns:
-readers of sessions that were told something, and the timer when something falls due earlier than it thought. Whoever
+readers of sessions that were told something, the timer when something falls due earlier than it thought, and who zeroes
+freed slots when some wait. Whoever
 leaves it because the books contradict themselves has that reported; nobody else needs to. All of it happens after the lock
 is free.
 
@@ -46,6 +47,7 @@ class Guard:
         wake_readers: called without the lock with the sessions that were told something.
         wake_timer: called without the lock when something falls due earlier than `armed_until`.
         report_bug: called without the lock with books that contradict themselves.
+        wake_zeroing: called without the lock while something waits to be zeroed; None if nothing ever does.
 
     Attributes:
         armed_until: when the timer looks next by itself; under the lock.
@@ -59,11 +61,13 @@ class Guard:
         wake_readers: Callable[[Iterable[SessionId]], None],
         wake_timer: Callable[[], None],
         report_bug: Callable[[str, BaseException], None],
+        wake_zeroing: Callable[[], None] | None = None,
     ) -> None:
         self._ledger = ledger
         self._wake_readers = wake_readers
         self._wake_timer = wake_timer
         self._report_bug = report_bug
+        self._wake_zeroing = wake_zeroing
         self._lock = threading.Lock()
         self._progress = threading.Condition(self._lock)
         self._no_waiting = False
@@ -88,6 +92,7 @@ class Guard:
         early = due is not None and due < self.armed_until
         if due is not None and early:
             self.armed_until = due
+        dirty = self._wake_zeroing is not None and self._ledger.has_dirt
         if isinstance(error, Refusal):
             self.refusals[error.reason] += 1
         held_s = time.perf_counter() - self._entered
@@ -100,6 +105,8 @@ class Guard:
             self._wake_readers(told)
         if early:
             self._wake_timer()
+        if dirty and self._wake_zeroing is not None:
+            self._wake_zeroing()
 
     @property
     def use(self) -> LockUse:

@@ -36,6 +36,7 @@ from .identities import log_space, slot_sizes
 from .meters import NO_METERS, Meters
 from .processes import opened
 from .watch import Watcher
+from .zeroing import Zero, no_pool
 
 VERSION = version("kvstow")
 """Read from a file, so only once."""
@@ -52,6 +53,7 @@ class Life:
         hardware: what clients are told of the devices.
         clock: seconds of a clock that never goes back.
         meters: told of copies that ended.
+        zero: wipes pieces of the host pool, for tenants whose freed slots are zeroed.
         after_growth: called without the lock after a space was made.
     """
 
@@ -63,6 +65,7 @@ class Life:
         hardware: Hardware = NO_HARDWARE,
         clock: Callable[[], float] = time.monotonic,
         meters: Meters = NO_METERS,
+        zero: Zero = no_pool,
         after_growth: Callable[[], None] = lambda: None,
     ) -> None:
         self.boot_id = uuid.uuid4().hex
@@ -71,7 +74,8 @@ class Life:
         self._after_growth = after_growth
         self._began_at = clock()
         self._state = ServerState.STARTING
-        self._parts = assemble(config, device, hardware, clock, meters, self._process_died)
+        died = self._process_died
+        self._parts = assemble(config, device, hardware, clock, meters, died, zero)
         self._guard = self._parts.guard
         self._sessions = self._parts.sessions
         self._flights = self._parts.flights

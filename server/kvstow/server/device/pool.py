@@ -85,6 +85,12 @@ class HostPool:
                 ) from error
             touch(self.memory, start, length)
 
+    def zero(self, pieces: Iterable[range]) -> None:
+        """Wipe pieces of the pool, given by their bytes; the interpreter is free meanwhile. Nothing else may use them."""
+        view = self.memory.view
+        for piece in pieces:
+            view[piece.start : piece.stop] = 0
+
     def huge_page_bytes(self) -> int:
         """How much of the pool lies in huge pages, as the kernel says now."""
         kib, inside = 0, False

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import grpc
 
-from kvstow.server.config import Settings
 from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, TableView, TransferView
 from kvstow.server.core.spaces import SpaceCounters
 from kvstow.server.core.types import SpaceId, TransferKind
 from kvstow.server.daemon import Daemon
+from kvstow.server.values import Settings
 from kvstow.v1 import admin_pb2, admin_pb2_grpc
 
 from . import convert, replies

@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from kvstow.server.config import Config, Settings
+from kvstow.server.config import Config
+from kvstow.server.values import Settings
 
 from .access import EVERYBODY, Access
 from .certificates import Certificates, read_certificates

@@ -1,0 +1,65 @@
+"""Wipes freed slots of tenants that want that, on a thread of its own: there may be very much to wipe after a reset.
+
+Decided here: nothing; which slots, and when they are free again, says the ledger. The lock is not held while bytes are
+wiped. What still waits when the daemon ends is not wiped: the kernel does that before it gives the memory to anybody.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from kvstow.server.core.errors import BooksError
+from kvstow.server.core.types import Layout, TransferPlan
+
+from .guard import NEVER, Guard
+
+Zero = Callable[[Iterable[range]], None]
+"""Wipes pieces of the host pool, given by their bytes."""
+
+
+def no_pool(_pieces: Iterable[range]) -> None:
+    """For daemons that are given no pool, and then must not be told to zero anything."""
+    raise NotImplementedError("this daemon was given nothing that wipes the host pool")
+
+
+@dataclass(slots=True)
+class Zeroing:
+    """The work of the zeroing thread.
+
+    Args:
+        guard: the lock and the books.
+        zero: wipes pieces of the host pool.
+    """
+
+    guard: Guard
+    zero: Zero
+
+    def work(self) -> float:
+        """Wipe what comes next; returns when to come again."""
+        try:
+            with self.guard as ledger:
+                pieces = ledger.begin_zeroing()
+            if pieces is None:
+                return NEVER
+            self.zero(pieces)
+            with self.guard as ledger:
+                ledger.end_zeroing()
+        except BooksError:  # the guard has reported it
+            return NEVER
+        return 0.0
+
+
+def wipe_padding(zero: Zero, extent_bytes: int, plan: TransferPlan, layout: Layout) -> None:
+    """Wipe what the blocks of a store will leave of their slots, where slots are larger than blocks.
+
+    Slots are aligned, so a smaller block may follow a larger one in a slot that was not zeroed: the store overwrites it.
+    """
+    for copies in plan.copies:
+        group = layout.groups[copies.group]
+        used = group.block_bytes * (1 if group.replicated else layout.world_size)
+        per_extent = extent_bytes // copies.slot_bytes
+        if used < copies.slot_bytes:
+            starts = (
+                slot // per_extent * extent_bytes + slot % per_extent * copies.slot_bytes
+                for slot in copies.slots
+            )
+            zero(range(start + used, start + copies.slot_bytes) for start in starts)
