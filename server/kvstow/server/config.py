@@ -170,6 +170,12 @@ class Config(BaseSettings):
         le=4096,
         description="Engines of one tenant at a time; without it, all of them.",
     )
+    max_tenant_spaces: int | None = Field(
+        None,
+        ge=1,
+        le=4096,
+        description="Cache namespaces of one tenant at a time; without it, all of them.",
+    )
     max_keys: int = Field(8192, ge=1, le=1 << 20, description="Keys in one call.")
     max_transfers: int = Field(
         4096,

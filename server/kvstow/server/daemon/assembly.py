@@ -142,6 +142,7 @@ def _ledger(config: Config) -> Ledger:
             max_leases=config.max_leases,
             max_sessions=config.max_sessions,
             max_spaces=config.max_spaces,
+            max_tenant_spaces=config.max_tenant_spaces,
             max_events=config.max_events,
             max_lease_s=config.max_lease_s,
             max_deadline_s=config.max_deadline_s,
