@@ -10,7 +10,7 @@ import pytest
 from kvstow.server.daemon.guard import Guard
 from kvstow.server.rpc.gate import NAMING_A_SESSION
 from kvstow.v1 import admin_pb2, cache_pb2, debug_pb2, transfer_pb2
-from rpc.rig import Engine, config, identity, metadata, refused
+from rpc.rig import Engine, identity, metadata, refused
 from security.rig import ADMINISTRATOR, ENGINE_A, ENGINE_B, READER, Guarded, guarded
 from support.memory import shared_directory
 from support.waiting import wait_for
@@ -266,37 +266,3 @@ def test_an_engine_is_told_of_a_copy_whose_space_is_gone(daemon: Guarded, a: Eng
         lambda: daemon.admin(ENGINE_A).ListTransfers(request).total_count == 0,
         "the end of the copy",
     )
-
-
-def test_a_tenant_has_no_more_sessions_than_it_may() -> None:
-    settings = config(max_sessions=8, max_tenant_sessions=2)
-    with shared_directory() as directory, guarded(directory, settings) as daemon:
-        first = daemon.engine(ENGINE_A)
-        daemon.engine(ENGINE_A)
-        request = cache_pb2.OpenSessionRequest(identity=identity())
-        with pytest.raises(grpc.RpcError) as refusal:
-            daemon.cache(ENGINE_A).OpenSession(request)
-        assert refused(refusal.value)[:2] == ("RESOURCE_EXHAUSTED", "TOO_MANY_SESSIONS")
-        daemon.engine(ENGINE_B)
-        closing = cache_pb2.CloseSessionRequest(session_id=first.session_id)
-        daemon.cache(ENGINE_A).CloseSession(closing)
-        daemon.cache(ENGINE_A).OpenSession(request)
-
-
-def test_a_tenant_has_no_more_spaces_than_it_may() -> None:
-    settings = config(max_sessions=8, max_spaces=8, max_tenant_spaces=2)
-    with shared_directory() as directory, guarded(directory, settings) as daemon:
-        first = daemon.engine(ENGINE_A, model="first")
-        first.watch()
-        first.store(1, KEYS)
-        daemon.engine(ENGINE_A, model="second")
-        request = cache_pb2.OpenSessionRequest(identity=identity("third"))
-        before = daemon.served.books()
-        with pytest.raises(grpc.RpcError) as refusal:
-            daemon.cache(ENGINE_A).OpenSession(request)
-        code, reason, facts = refused(refusal.value)
-        assert (code, reason, facts["limit"]) == ("RESOURCE_EXHAUSTED", "TOO_MANY_SPACES", "2")
-        assert "max_tenant_spaces" in facts["next_step"]
-        assert daemon.served.books() == before
-        daemon.engine(ENGINE_B, model="third")
-        daemon.engine(ENGINE_A, model="first")
