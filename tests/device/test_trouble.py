@@ -2,6 +2,7 @@
 
 import re
 import threading
+import weakref
 from collections.abc import Iterator
 
 import numpy as np
@@ -167,6 +168,19 @@ def test_an_attach_that_was_not_begun_in_time_never_is(pool: HostPool, clock: Ma
         assert rig.driver.calls["close_memory"] == 1
         with pytest.raises(DeviceError, match="not open"):
             rig.device.close_region(region)
+
+
+def test_a_region_that_is_slow_to_close_is_forgotten_when_nobody_asks_again(
+    pool: HostPool, clock: ManualClock
+) -> None:
+    with cuda_rig(pool, clock=clock, limit_s=SHORT_S) as rig:
+        _, region = attach(rig)
+        with rig.driver.hanging("close_memory", gpu=0):
+            with pytest.raises(DeviceBusyError):
+                rig.device.close_region(region)
+            gone = weakref.ref(region)
+            del region
+        wait_for(lambda: gone() is None, "a region that nobody refers to")
 
 
 def test_a_copy_that_the_driver_refuses_fails_alone(rig: CudaRig) -> None:

@@ -10,6 +10,7 @@ from kvstow.server.core.types import Layout
 from kvstow.server.daemon import Daemon
 from kvstow.server.device.base import Device
 from kvstow.server.device.cuda.device import CudaDevice
+from kvstow.server.device.cuda.gpu import LIMIT_S
 from kvstow.server.device.devices import Devices
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.kernel import CopyKernel
@@ -108,16 +109,25 @@ class GpuMachine:
     Args:
         gpu_count: how many.
         seed: decides the order of what nothing orders.
+        watchdog_s: how long a call may take before its GPU counts as stuck.
+        limit_s: how long others wait for a GPU that does not count as stuck.
 
     Attributes:
         world: the GPUs.
         driver: what the daemon calls.
     """
 
-    def __init__(self, gpu_count: int = 1, seed: int = 0, watchdog_s: float = WATCHDOG_S) -> None:
+    def __init__(
+        self,
+        gpu_count: int = 1,
+        seed: int = 0,
+        watchdog_s: float = WATCHDOG_S,
+        limit_s: float = LIMIT_S,
+    ) -> None:
         self.world = World(gpu_count, seed)
         self.driver = DriverModel(self.world)
         self._watchdog_s = watchdog_s
+        self._limit_s = limit_s
 
     def device(self, pool: HostPool, config: Config, kernel: CopyKernel | None) -> Device:
         """See `Machine.device`."""
@@ -128,6 +138,7 @@ class GpuMachine:
             watchdog_s=self._watchdog_s,
             piece_bytes=config.piece_size,
             chunk_bytes=CHUNK_BYTES,
+            limit_s=self._limit_s,
         )
         cuda.pin(lambda done_bytes: None)
         return Devices(HostDevice(pool, config.copy_threads, config.piece_size, kernel), cuda)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TypeVar
 
+import structlog
+
 from kvstow.server.core.errors import (
     CudaOff,
     DeviceBusy,
@@ -29,6 +31,7 @@ from kvstow.server.device.base import (
 from kvstow.server.device.handles import RankHandles
 
 ItemT = TypeVar("ItemT")
+_log = structlog.get_logger("kvstow.daemon")
 
 
 @contextmanager
@@ -59,9 +62,15 @@ def opened_memory(
 
 
 def _close(close: Callable[[ItemT], None], item: ItemT) -> None:
-    """Close again what was opened for nothing; a device that is slow to do so does it all the same."""
-    with suppress(DeviceBusyError):
-        close(item)
+    """Close again what was opened for nothing; a device that is slow to do so does it all the same.
+
+    Whoever attaches hears why that was refused, and not that this fails, too.
+    """
+    try:
+        with suppress(DeviceBusyError):
+            close(item)
+    except DeviceError as error:
+        _log.error("what was opened for nothing cannot be closed", reason=str(error))
 
 
 def _check(memory: RankHandles) -> None:

@@ -57,7 +57,7 @@ HINTS = {
 """What to do about an error of making the context, or anything in it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CudaRegion:
     """Engine memory on a GPU that was mapped.
 

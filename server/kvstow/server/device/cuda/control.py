@@ -72,8 +72,15 @@ class Control:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while (work := self._work.get()) is not None:
+        while self._step():
+            pass  # a waiting thread refers to nothing that it has worked at
+
+    def _step(self) -> bool:
+        """Do the next work; False if there will be none."""
+        work = self._work.get()
+        if work is not None:
             work()
+        return work is not None
 
     def _do(self, what: str, work: Callable[[], ResultT], future: "Future[ResultT]") -> None:
         if not future.set_running_or_notify_cancel():

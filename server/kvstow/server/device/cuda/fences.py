@@ -26,7 +26,7 @@ ASK_OWNER_S = 0.01
 """How often an owner is asked whether it still wants its copy: that takes the daemon's lock."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class CudaFence:
     """An opened event of an engine.
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from functools import partial
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -24,7 +25,6 @@ from kvstow.server.device.base import (
     DeviceError,
     DeviceHealth,
     Direction,
-    Region,
 )
 from kvstow.server.device.handles import CudaEventHandle, CudaHandle
 from kvstow.server.device.streams import refuse
@@ -89,7 +89,9 @@ class Gpu:
         self._lock = threading.Lock()
         self._control: Control | None = None
         self._context: Context | None = None
-        self._closing: dict[Region | CudaFence, Future[None]] = {}
+        # Whoever does not ask again after a close that took long is not waited for to forget what it was.
+        self._closing: WeakKeyDictionary[CudaRegion | CudaFence, Future[None]] = WeakKeyDictionary()
+        self._late: Future[None] | None = None  # what nobody waits behind
         self._released: Future[None] | None = None
         self._ended = False
 
@@ -200,16 +202,18 @@ class Gpu:
 
     def _close(self, what: str, item: CudaRegion | CudaFence, work: Callable[[], None]) -> None:
         """Let the control thread close something, once, however often it is asked to."""
-        limit_s = 0.0 if self._pulse.stuck() else self._terms.limit_s
         with self._lock:
             closing = self._closing.get(item)
             if closing is None:
                 closing = self._closing[item] = self._controlled().post(
                     what, partial(self._try, work)
                 )
+        late = self._late
+        behind = late is not None and late is not closing and not late.done()
         try:
-            closing.result(limit_s)
+            closing.result(0.0 if behind or self._pulse.stuck() else self._terms.limit_s)
         except TimeoutError:
+            self._late = late if behind else closing
             raise DeviceBusyError(f"GPU {self.info.uuid} did not {what} yet") from None
         except CudaError as error:
             if not self._pulse.is_lost:  # a lost context holds nothing that could be given back
