@@ -1,5 +1,6 @@
 """Transfers at the simulated daemon, and in what ways it can fail its engines."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from engines.memory import Content
@@ -74,3 +75,13 @@ class Copy:
         if self.transfer.statuses or not self.is_store:
             return self.blocks
         return {block for _, block in self.items}
+
+
+def names_written(copies: Iterable[Copy], generation: Generation) -> set[Name]:
+    """What these copies store in this generation."""
+    return {
+        copy.items[position][0]
+        for copy in copies
+        if copy.is_store and copy.generation == generation
+        for position in copy.accepted
+    }

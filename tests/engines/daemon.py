@@ -7,7 +7,7 @@ nor be touched under a load, nothing computed before a reset may be stored after
 import itertools
 from collections.abc import Sequence
 
-from engines.copies import Copy, Faults, Name
+from engines.copies import Copy, Faults, Name, names_written
 from engines.lookups import held_by, items_of, states_of
 from engines.memory import Content, Memory
 from kvstow.client import (
@@ -106,13 +106,7 @@ class SimulatedSession:
         self._count(keys)
         if (unsent := self._check(generation)) is not None:
             return unsent
-        writing = {
-            copy.items[position][0]
-            for copy in self.copies
-            if copy.is_store and copy.generation == self.generation
-            for position in copy.accepted
-        }
-        statuses = "".join(self._status(name, writing) for name, _ in items)
+        statuses = self._statuses(items)
         accepted = [position for position, status in enumerate(statuses) if status == "A"]
         transfer = self._begin(items, True, accepted, generation, statuses)
         if not self.faults.silent:
@@ -240,6 +234,10 @@ class SimulatedSession:
     def _count(self, keys: Keys) -> None:
         count = sum(map(len, by_group(keys).values()))
         assert count <= self.faults.max_keys, f"{count} keys in one call"
+
+    def _statuses(self, items: Sequence[tuple[Name, int]]) -> str:
+        writing = names_written(self.copies, self.generation)
+        return "".join(self._status(name, writing) for name, _ in items)
 
     def _status(self, name: Name, writing: set[Name]) -> str:
         if name in self.stored:

@@ -4,11 +4,17 @@ Blocks are looked at once, when they were computed; once more when their request
 daemon may have evicted some; and again from the beginning after everything stored was lost. What a
 step has no time for waits for the next ones: however much there is to look at, a step of the engine is not
 held up for long. Only the scheduler thread uses this.
+
+The daemon orders what one call names: of a prefix its end is evicted before its beginning. Of what
+several calls name the last call's stays longest. So when a request ends its prefix is named in pieces of
+one call each, from the end to the beginning, and a piece is collected only if it fits into the next
+call as a whole. In between, the beginning of what a running request has stored may be evicted before
+the rest; then it is stored again when the request ends.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from dataclasses import dataclass
 
 from .engine import Engine
 from .later import Offer
@@ -17,6 +23,21 @@ from .stores import Stores
 
 LOOK_BLOCKS = 2048
 """Blocks that are looked at in one step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Blocks of a request that is over, one behind the other in one group.
+
+    Attributes:
+        begin: the token that the first of them begins with.
+        count: how many there are.
+        offers: the blocks, without those that hold nothing.
+    """
+
+    begin: int
+    count: int
+    offers: Iterator[Offer]
 
 
 class Collector:
@@ -30,7 +51,7 @@ class Collector:
     def __init__(self, engine: Engine, stores: Stores) -> None:
         self._engine = engine
         self._stores = stores
-        self._farewells: deque[Iterator[Offer]] = deque()
+        self._farewells: deque[Piece] = deque()
         self._left = LOOK_BLOCKS
 
     @property
@@ -48,8 +69,7 @@ class Collector:
             if self._engine.evictable is None:
                 self._scan_all(requests)
             else:
-                offers = self._engine.evictable()
-                self._stores.collect(Offer(*offer, declined=set()) for offer in offers)
+                self._collect_evictable(self._engine.evictable())
             self._left -= self._stores.collect_due(self._left)
         self._take_leave()
 
@@ -57,19 +77,38 @@ class Collector:
         """A request is over; offer all its blocks once more."""
         if self._engine.evictable is not None or not self._stores.are_welcome(last_chance=True):
             return
-        for group, table in enumerate(tables):
-            ready = min(self._ready(tracked, group), len(table))
-            if ready:
-                self._farewells.append(self._offers(tracked, group, 0, table[:ready]))
+        pieces = [
+            piece
+            for group, table in enumerate(tables)
+            for piece in self._pieces(tracked, group, table)
+        ]
+        self._farewells.extend(sorted(pieces, key=lambda piece: piece.begin, reverse=True))
         self._take_leave()
 
+    def _pieces(self, tracked: Tracked, group: int, table: Sequence[int]) -> Iterator[Piece]:
+        ready = min(self._ready(tracked, group), len(table))
+        block_tokens = self._engine.shape.groups[group].block_tokens
+        size = min(self._stores.most_keys, LOOK_BLOCKS)
+        for start in range(0, ready, size):
+            blocks = table[start : min(start + size, ready)]
+            offers = self._offers(tracked, group, start, blocks)
+            yield Piece(start * block_tokens, len(blocks), offers)
+
     def _take_leave(self) -> None:
-        while self._farewells and self._left > 0:
-            offers = list(islice(self._farewells[0], self._left))
-            if not offers:
-                self._farewells.popleft()
-            self._left -= len(offers)
-            self._stores.collect(offers, again=True)
+        while self._farewells and self._farewells[0].count <= self._left:
+            room = self._stores.most_keys - self._stores.batch_count
+            if self._farewells[0].count > room and self._stores.batch_count:
+                break
+            piece = self._farewells.popleft()
+            self._left -= piece.count
+            self._stores.collect(piece.offers, again=True)
+
+    def _collect_evictable(self, evictable: Iterable[tuple[int, bytes, int]]) -> None:
+        """The engine evicts the end of a prefix first, too; what it evicts first is sent first."""
+        offers = [Offer(*offer, declined=set()) for offer in evictable]
+        size = self._stores.most_keys
+        for start in range(0, len(offers), size):
+            self._stores.collect(reversed(offers[start : start + size]))
 
     def _scan_all(self, requests: Iterable[Tracked]) -> None:
         for tracked in requests:

@@ -139,6 +139,7 @@ class SchedulerHalf:
         self._finder.release(tracked)
         self._loads.abandon(tracked)
         self._progress.leave(tracked, tables, self._requests.values())
+        self._settle()
         self._collector.finish(tracked, tables)
 
     def reset(self) -> bool:

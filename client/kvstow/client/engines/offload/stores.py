@@ -81,6 +81,11 @@ class Stores:
         """Blocks that wait to be sent."""
         return len(self._batch)
 
+    @property
+    def most_keys(self) -> int:
+        """How many keys one transfer names at most; 0 before there was a daemon."""
+        return min(self._session.snapshot().terms.max_keys, STEP_KEYS)
+
     def are_welcome(self, last_chance: bool = False) -> bool:
         """Whether it makes sense to collect; soon after a refusal only if it is the last chance."""
         is_time = last_chance or not self._later.is_pause
@@ -96,7 +101,11 @@ class Stores:
             name = (offer.group, offer.key)
             if not self._blocks.may_be_stored(offer.block, name, self._epochs.current):
                 continue
-            if offer.block in self._batch or (offer.block in self._later and not again):
+            if offer.block in self._batch:
+                if again:  # it comes behind what stands before it
+                    self._batch[offer.block] = self._batch.pop(offer.block)
+                continue
+            if offer.block in self._later and not again:
                 continue
             if self._blocks.is_offered(offer.block) and (not again or offer.key in offer.declined):
                 continue
@@ -121,7 +130,7 @@ class Stores:
         if now.state is not SessionState.OPEN or self._is_full():
             self._put_off_all()
         elif self._presence.all_attached():
-            self._send(self._take(min(now.terms.max_keys, STEP_KEYS)))
+            self._send(self._take(self.most_keys))
         elif not self._presence.worth_waiting():
             self._put_off_all()
 
@@ -208,18 +217,23 @@ class Stores:
         self._release(offers)
         statuses = transfer.statuses or "?" * len(offers)
         failed = transfer.failed_positions
-        by_outcome: dict[str, list[Offer]] = {}
-        for position, (offer, status) in enumerate(zip(offers, statuses, strict=True)):
-            outcome = self._outcome(transfer, status, position in failed)
-            by_outcome.setdefault(outcome, []).append(offer)
-        for offer in by_outcome.get("D", ()):
-            offer.declined.add(offer.key)
-        self._put_off([*by_outcome.get("W", ()), *by_outcome.get("N", ())])
-        if "N" in by_outcome:
+        outcomes = [
+            self._outcome(transfer, status, position in failed)
+            for position, status in enumerate(statuses)
+        ]
+        for offer, outcome in zip(offers, outcomes, strict=True):
+            if outcome == "D":
+                offer.declined.add(offer.key)
+        if "W" in outcomes or "N" in outcomes:
+            # With all that was named with it: alone it would stay longer than what stands before it.
+            pairs = zip(offers, outcomes, strict=True)
+            self._put_off([offer for offer, outcome in pairs if outcome != "D"])
+        stored = [offer for offer, outcome in zip(offers, outcomes, strict=True) if outcome == "A"]
+        if "N" in outcomes:
             self._put_off_all()
-        elif "A" in by_outcome:
+        elif stored:
             self._later.end_pauses()
-        return by_outcome.get("A", [])
+        return stored
 
     def _outcome(self, transfer: Transfer, status: str, failed: bool) -> str:
         """The daemon's letter for a block, "N" if it was accepted, or may have been, and was not stored."""

@@ -1,0 +1,101 @@
+"""Whatever the pool has lost of a prefix, it has lost from its end: before the daemon's own books and policies."""
+
+from collections.abc import Iterator
+from functools import partial
+from unittest.mock import patch
+
+import pytest
+
+from engines.driving import LARGE, PROMPT, SMALL, full_keys, run, step_until, stored_keys
+from engines.engine import SimulatedEngine
+from engines.evicting import EvictingSession
+from kvstow.server.core.policy import POLICY_NAMES
+
+LONG = bytes(range(20, 61))
+"""20 blocks, computed in 7 steps, of which a call may name six."""
+
+OTHER = bytes(range(100, 113))
+SLOT_COUNT = 24
+
+
+@pytest.fixture(params=POLICY_NAMES)
+def make_engine(request: pytest.FixtureRequest) -> Iterator[type[SimulatedEngine]]:
+    """Engines at a pool that is a little larger than the long prompt."""
+    session = partial(EvictingSession, slot_count=SLOT_COUNT, policy=request.param)
+    with patch("engines.engine.SimulatedSession", session):
+        yield SimulatedEngine
+
+
+def leading_count(engine: SimulatedEngine, tokens: bytes) -> int:
+    """How many leading blocks of a prompt are stored; none may be stored behind them."""
+    count, stored = 0, stored_keys(engine)
+    while tokens[: 2 * count + 2] in stored:
+        count += 1
+    assert stored & full_keys(tokens, len(tokens)) == full_keys(tokens, 2 * count)
+    return count
+
+
+def fill(engine: SimulatedEngine, count: int) -> None:
+    """Store so many blocks of others, all at once."""
+    assert isinstance(engine.session, EvictingSession)
+    engine.session.store_others(count)
+
+
+def test_a_prompt_that_was_stored_in_many_steps_is_evicted_from_its_end(
+    make_engine: type[SimulatedEngine],
+) -> None:
+    engine = make_engine(LARGE)
+    run(engine, LONG)
+    assert leading_count(engine, LONG) == 20
+    run(engine, OTHER)
+    assert leading_count(engine, OTHER) == 6
+    assert leading_count(engine, LONG) == SLOT_COUNT - 6
+
+
+def test_of_a_prompt_larger_than_the_pool_the_beginning_is_kept(
+    make_engine: type[SimulatedEngine],
+) -> None:
+    engine = make_engine(LARGE)
+    run(engine, LONG + OTHER)
+    assert leading_count(engine, LONG + OTHER) == SLOT_COUNT
+
+
+def test_a_prompt_that_is_given_up_while_its_end_waits_to_be_sent(
+    make_engine: type[SimulatedEngine],
+) -> None:
+    engine = make_engine(LARGE)
+    request = engine.add(PROMPT[:8], 20, False)
+    step_until(engine, lambda: request.num_computed_tokens == 8)
+    engine.abort(request)
+    engine.step()
+    engine.end_copies()
+    assert leading_count(engine, request.tokens) == 4
+    fill(engine, SLOT_COUNT - 2)
+    assert leading_count(engine, request.tokens) == 2
+
+
+def test_lazily_too_the_end_of_a_prompt_is_evicted_before_its_beginning(
+    make_engine: type[SimulatedEngine],
+) -> None:
+    engine = make_engine(SMALL, lazy=True)
+    run(engine, PROMPT)
+    run(engine, bytes(range(100, 125)))
+    assert leading_count(engine, PROMPT) == 5
+    later_count = len(stored_keys(engine)) - 5
+    fill(engine, SLOT_COUNT - later_count - 2)
+    assert leading_count(engine, PROMPT) == 2
+
+
+def test_what_is_offered_again_is_named_with_what_stands_before_it() -> None:
+    engine = SimulatedEngine(LARGE)
+    run(engine, PROMPT)
+    assert engine.session.evict((0, PROMPT[:8]))
+    assert engine.session.evict((0, PROMPT[:10]))
+    engine.session.faults.busy = True
+    run(engine, PROMPT)
+    engine.session.faults.busy = False
+    with patch.object(engine.session, "store", wraps=engine.session.store) as store:
+        step_until(engine, lambda: full_keys(PROMPT, 10) == stored_keys(engine))
+    assert [call.args[0][0] for call in store.call_args_list] == [
+        [PROMPT[:end] for end in range(2, 11, 2)]
+    ]
