@@ -33,6 +33,22 @@ def test_memory_of_a_gpu_comes_with_its_fences() -> None:
     assert convert.rank_memory(good_memory(), LAYOUT).fences == ()
 
 
+KEPT = range(3, 8)
+"""Numbers of handles that are to come, 3 for descriptors of CUDA's virtual-memory API."""
+
+
+@pytest.mark.parametrize("number", KEPT)
+def test_a_handle_of_a_kind_to_come_is_refused_with_what_to_do(number: int) -> None:
+    assert set(KEPT).isdisjoint(cache_pb2.Region.DESCRIPTOR.fields_by_number)
+    message = good_cuda_memory()
+    descriptor = b"\x0a\x02fd"
+    wire = bytes([number << 3 | 2, len(descriptor)]) + descriptor
+    message.regions[0].CopyFrom(cache_pb2.Region.FromString(wire))
+    with pytest.raises(InvalidRequest, match=r"region 0 .*: name .* cudaMalloc") as refused:
+        convert.rank_memory(message, LAYOUT)
+    assert refused.value.facts == {"field": "regions.handle"}
+
+
 def test_a_fence_is_optional_and_may_be_the_first() -> None:
     assert convert.fence(cache_pb2.StoreRequest()) is None
     assert convert.fence(cache_pb2.StoreRequest(fence=0)) == 0

@@ -231,9 +231,8 @@ def _handle(region: cache_pb2.Region, at: int, beneath: Path | None) -> Handle:
             return _shared_memory(region.shared_memory, at, beneath)
         case "cuda_memory":
             return _cuda_memory(region.cuda_memory, at)
-    raise InvalidRequest(
-        f"region {at} has no handle that this server knows", field="regions.handle"
-    )
+    known = "name a file, or memory of cudaMalloc by CUDA IPC; that of the virtual-memory API is not taken"
+    raise InvalidRequest(f"region {at} has no handle known here: {known}", field="regions.handle")
 
 
 def _shared_memory(
