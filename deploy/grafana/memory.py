@@ -16,7 +16,7 @@ DASHBOARD = Dashboard(
                 Chart(
                     "Use by state",
                     Unit.BYTES,
-                    "`unassigned` and `free` are room; `ready` may be evicted; `held`, `writing` and `quarantined` may "
+                    "`unassigned`, `free` and most of `zeroing` are room; `ready` may be evicted; `held`, `writing` and `quarantined` may "
                     "not; `unusable` is left over at the ends of extents. Much `unusable`: choose `extent_size` as a "
                     "multiple of the slot size.",
                     (Query(total(series("kvstow_pool_bytes"), "state"), "{{state}}"),),

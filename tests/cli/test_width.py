@@ -43,6 +43,7 @@ TRANSFERS = admin_pb2.ListTransfersResponse(transfers=[TRANSFER], total_count=1)
 SLOTS = admin_pb2.SlotStats(
     slot_bytes=1000 << 10, extents=16384, slot_count=12345678, free_count=2345678,
     evictable_count=3456789, held_count=4567891, writing_count=5678912, quarantined_count=6789123,
+    zeroing_count=7891234,
 )  # fmt: skip
 STATS = admin_pb2.GetStatsResponse(pool_bytes=1000 << 30, free_extents=16383, slots=[SLOTS])
 INFO = cache_pb2.GetServerInfoResponse(
@@ -154,3 +155,11 @@ def test_a_sentence_is_broken_between_its_parts() -> None:
     assert printed(sentence, 80) == ["one two, three four, five six"]
     assert printed(sentence, 21) == ["one two, three four,", " five six"]
     assert printed(sentence, 12) == ["one two,", " three four,", " five six"]
+
+
+def test_slots_that_are_to_be_zeroed_are_shown_where_there_are_some() -> None:
+    stats = admin_pb2.GetStatsResponse(slots=[admin_pb2.SlotStats(slot_count=2, free_count=2)])
+    assert "zeroing" not in "".join(printed(tables.pool_table(stats), 200))
+    stats.slots[0].zeroing_count = 77
+    assert "zeroing" in "".join(printed(tables.pool_table(stats), 200))
+    assert "77" in "".join(printed(tables.pool_table(stats), 200))

@@ -93,6 +93,14 @@ def test_nobody_else_can_open_the_pool(shared_memory: Path, in_directory: bool) 
     pool.close()
 
 
+def test_pieces_of_the_pool_are_wiped_and_no_more() -> None:
+    pool = HostPool(64)
+    pool.memory.view[:] = 1
+    pool.zero([range(1, 3), range(8), range(40, 64)])
+    assert np.flatnonzero(pool.memory.view).tolist() == list(range(8, 40))
+    pool.close()
+
+
 def test_faulting_in_stops_when_it_is_told_to() -> None:
     class Stopped(Exception):
         pass

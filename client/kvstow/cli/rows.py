@@ -63,6 +63,7 @@ def slots_row(slots: admin_pb2.SlotStats) -> Row:
         "held_count": slots.held_count,
         "writing_count": slots.writing_count,
         "quarantined_count": slots.quarantined_count,
+        "zeroing_count": slots.zeroing_count,
     }
 
 

@@ -33,7 +33,8 @@ def server_table(target: str, info: cache_pb2.GetServerInfoResponse) -> Table:
 
 
 def pool_table(stats: admin_pb2.GetStatsResponse) -> Listing:
-    """How the host pool is used."""
+    """How the host pool is used; slots that are to be zeroed are shown where there are some."""
+    zeroing = any(slots.zeroing_count for slots in stats.slots)
     listing = Listing(
         f"host pool: {stats.free_extents} extents free",
         {
@@ -45,6 +46,7 @@ def pool_table(stats: admin_pb2.GetStatsResponse) -> Listing:
             "held": NUMBER,
             "writing": NUMBER,
             "quarantined": NUMBER,
+            **({"zeroing": NUMBER} if zeroing else {}),
         },
         spare=("extents", "slots"),
     )
@@ -57,6 +59,7 @@ def pool_table(stats: admin_pb2.GetStatsResponse) -> Listing:
             slots.held_count,
             slots.writing_count,
             slots.quarantined_count,
+            *((slots.zeroing_count,) if zeroing else ()),
         )
         listing.add_row(size(slots.slot_bytes), *map(str, counts))
     return listing

@@ -123,7 +123,7 @@ def flow(before: Look, now: Look) -> Flow:
 
 
 def pool_bytes(stats: admin_pb2.GetStatsResponse) -> Mapping[str, int]:
-    """Bytes of the host pool by state, over all slot sizes; what no slot covers counts as free."""
+    """Bytes of the host pool by state, over all slot sizes; free is also what no slot covers, and what is to be zeroed."""
     taken = {
         "evictable": sum(slots.evictable_count * slots.slot_bytes for slots in stats.slots),
         "held": sum(slots.held_count * slots.slot_bytes for slots in stats.slots),

@@ -217,7 +217,7 @@ class GetStatsResponse(_message.Message):
     def __init__(self, pool_bytes: _Optional[int] = ..., extent_bytes: _Optional[int] = ..., free_extents: _Optional[int] = ..., slots: _Optional[_Iterable[_Union[SlotStats, _Mapping]]] = ..., stored_bytes: _Optional[int] = ..., loaded_bytes: _Optional[int] = ...) -> None: ...
 
 class SlotStats(_message.Message):
-    __slots__ = ("slot_bytes", "extents", "slot_count", "free_count", "evictable_count", "held_count", "writing_count", "quarantined_count")
+    __slots__ = ("slot_bytes", "extents", "slot_count", "free_count", "evictable_count", "held_count", "writing_count", "quarantined_count", "zeroing_count")
     SLOT_BYTES_FIELD_NUMBER: _ClassVar[int]
     EXTENTS_FIELD_NUMBER: _ClassVar[int]
     SLOT_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -226,6 +226,7 @@ class SlotStats(_message.Message):
     HELD_COUNT_FIELD_NUMBER: _ClassVar[int]
     WRITING_COUNT_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ZEROING_COUNT_FIELD_NUMBER: _ClassVar[int]
     slot_bytes: int
     extents: int
     slot_count: int
@@ -234,7 +235,8 @@ class SlotStats(_message.Message):
     held_count: int
     writing_count: int
     quarantined_count: int
-    def __init__(self, slot_bytes: _Optional[int] = ..., extents: _Optional[int] = ..., slot_count: _Optional[int] = ..., free_count: _Optional[int] = ..., evictable_count: _Optional[int] = ..., held_count: _Optional[int] = ..., writing_count: _Optional[int] = ..., quarantined_count: _Optional[int] = ...) -> None: ...
+    zeroing_count: int
+    def __init__(self, slot_bytes: _Optional[int] = ..., extents: _Optional[int] = ..., slot_count: _Optional[int] = ..., free_count: _Optional[int] = ..., evictable_count: _Optional[int] = ..., held_count: _Optional[int] = ..., writing_count: _Optional[int] = ..., quarantined_count: _Optional[int] = ..., zeroing_count: _Optional[int] = ...) -> None: ...
 
 class GetConfigurationRequest(_message.Message):
     __slots__ = ()

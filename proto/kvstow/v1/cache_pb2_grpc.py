@@ -203,7 +203,7 @@ class CacheServiceServicer(object):
 
         Errors:
         RESOURCE_EXHAUSTED / TOO_MANY_SESSIONS: close sessions, or raise max_sessions.
-        RESOURCE_EXHAUSTED / TOO_MANY_SPACES: drop spaces, or raise max_spaces.
+        RESOURCE_EXHAUSTED / TOO_MANY_SPACES: drop spaces, or raise max_spaces or max_tenant_spaces.
         FAILED_PRECONDITION / BLOCK_TOO_LARGE: a block for all ranks does not fit into an extent of the host pool;
         raise extent_size, and pool_size if it is smaller, above the slot size named.
         """

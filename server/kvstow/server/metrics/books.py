@@ -25,6 +25,7 @@ _REASONS = sorted(
 """Of the refusals of the books: series that exist before their first event can be alerted on."""
 
 _OUTCOMES = (TransferState.DONE, TransferState.FAILED, TransferState.ABANDONED)
+_STATES = ("free", "ready", "held", "writing", "quarantined", "zeroing")
 _SLOT_SIZES = 64
 """Slot sizes that get a label value of their own."""
 
@@ -93,13 +94,14 @@ def _devices(devices: Sequence[DeviceHealth]) -> Iterator[Metric]:
 
 def _pool(snapshot: Snapshot) -> Metric:
     sizes = {"unassigned": snapshot.unused_extents * snapshot.extent_bytes}
-    sizes.update(dict.fromkeys(("free", "ready", "held", "writing", "quarantined"), 0))
+    sizes.update(dict.fromkeys(_STATES, 0))
     for table in snapshot.tables:
         sizes["free"] += table.free * table.slot_bytes
         sizes["ready"] += table.evictable * table.slot_bytes
         sizes["held"] += table.held * table.slot_bytes
         sizes["writing"] += table.writing * table.slot_bytes
         sizes["quarantined"] += table.quarantined * table.slot_bytes
+        sizes["zeroing"] += table.zeroing * table.slot_bytes
     sizes["unusable"] = snapshot.extents * snapshot.extent_bytes - sum(sizes.values())
     return pool.POOL.rows(((state,), size_bytes) for state, size_bytes in sizes.items())
 

@@ -231,4 +231,5 @@ def _slots(table: TableView) -> admin_pb2.SlotStats:
         held_count=table.held,
         writing_count=table.writing,
         quarantined_count=table.quarantined,
+        zeroing_count=table.zeroing,
     )
