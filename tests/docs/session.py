@@ -16,8 +16,8 @@ from pathlib import Path
 from docs.pages import ROOT, Block
 from support.kvstowd import environment
 
-PORTS = ("9478", "9090")
-"""Of metrics and of Prometheus."""
+PORTS = ("9477", "9478", "9090")
+"""Of the daemon, of metrics and of Prometheus."""
 
 COPIED = ("examples/prometheus.yaml",)
 """Files that name ports."""

@@ -12,9 +12,10 @@ from docs.elsewhere import TABLE, Elsewhere, entry_for
 from docs.pages import ROOT, Block, blocks, documentation
 from docs.test_operating_pages import PAGES as OPERATING
 from docs.test_quickstart import PAGE as QUICKSTART
+from docs.test_securing import PAGE as SECURITY
 
 BLOCKS = [block for page in documentation() for block in blocks(page)]
-RUN_HERE = {QUICKSTART, *OPERATING}
+RUN_HERE = {QUICKSTART, SECURITY, *OPERATING}
 LANGUAGES = {"", "console", "python", "sh", "text", "toml", "yaml"}
 
 

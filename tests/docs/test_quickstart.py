@@ -22,7 +22,7 @@ def typed_blocks() -> list[Block]:
 
 def shown_after(block: Block) -> list[str]:
     """The lines that the page shows right after a block."""
-    following = next((one for one in blocks(PAGE) if one.line > block.line), None)
+    following = next((one for one in blocks(block.page) if one.line > block.line), None)
     if following is None or following.language != "text":
         return []
     return following.text.splitlines()
