@@ -217,6 +217,9 @@ def test_all_mistakes_are_reported_at_once(
         (["--socket="], "socket: it has to name a file"),
         (["--socket", "/run/\udcff"], "socket"),
         (["--pool-path", "/dev/shm/\udcff"], "pool_path"),
+        (["--zero-freed", "a,,b"], "zero_freed: tenants are written with commas between them"),
+        (["--zero-freed", ","], "zero_freed: tenants are written with commas between them"),
+        (["--zero-freed", "\udcff"], "zero_freed: tenants are written"),
         (["--tls-cert", "\udcff", "--tls-key=k"], "tls_cert"),
         (["--config", "/nowhere.toml"], "config: /nowhere.toml is not a file"),
     ],
@@ -236,6 +239,30 @@ def test_a_path_with_a_zero_byte_is_named(tmp_path: Path) -> None:
         load(["--config", str(path)])
     lines = [line.split(", not ")[0] for line in str(refused.value).splitlines()]
     assert sorted(lines) == sorted(f"{name}: a path has no zero bytes" for name in names)
+
+
+TENANTS = ["", "a", "b", "ab"]
+
+
+@pytest.mark.parametrize(
+    ("written", "covered"),
+    [
+        ("", []),
+        ("a", ["a"]),
+        (" a, b ", ["a", "b"]),
+        ("ab,a*", ["ab"]),
+        ("*", TENANTS),
+        ("b,*", TENANTS),
+    ],
+)
+def test_tenants_are_named_one_by_one_or_all_at_once(
+    tmp_path: Path, written: str, covered: list[str]
+) -> None:
+    path = tmp_path / "kvstowd.toml"
+    path.write_text(f'zero_freed = "{written}"\n', encoding="utf-8")
+    for arguments in (["--zero-freed", written], ["--config", str(path)]):
+        found = load(arguments).zero_freed
+        assert [tenant for tenant in TENANTS if found.covers(tenant)] == covered
 
 
 @pytest.mark.parametrize("content", [b"pool_size: 3\n", b"\xff\xfe"])

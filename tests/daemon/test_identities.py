@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from kvstow.server.core.types import Group
 from kvstow.server.daemon.identities import block_counts, differences
-from support.daemons import Rig
+from support.daemons import Rig, running_daemon
 from support.engine import ONE_RANK, Engine, identity
 
 
@@ -42,6 +42,19 @@ def test_of_very_many_differences_the_first_are_named() -> None:
 
 def test_the_blocks_of_a_pool_are_counted_by_whole_extents() -> None:
     assert block_counts(ONE_RANK, pool_bytes=10_000, extent_bytes=2500) == (8,)
+
+
+def test_whose_freed_slots_are_zeroed_is_logged() -> None:
+    """A tenant whose name is misspelt in the settings would not be found out otherwise."""
+    structlog.configure()
+    with running_daemon(zero_freed="blue") as rig, capture_logs() as lines:
+        Engine(rig.daemon, rig.place, identity(tenant="blue"))
+        Engine(rig.daemon, rig.place, identity(tenant="red"))
+    opened = [line for line in lines if line["event"] == "space opened"]
+    assert [(line["tenant"], line["zero_freed"]) for line in opened] == [
+        ("blue", True),
+        ("red", False),
+    ]
 
 
 def test_a_second_space_of_a_model_is_logged_with_what_separates_it(rig: Rig) -> None:

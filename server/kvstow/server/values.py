@@ -88,7 +88,7 @@ def _read_tenants(value: object) -> Tenants:
             names = [name.strip() for name in value.split(",")] if value else []
         case _:
             names = [""]
-    if not all(names):
+    if not all(name.isprintable() and name for name in names):
         raise ValueError("tenants are written with commas between them, as a,b")
     return Tenants(",".join(names))
 

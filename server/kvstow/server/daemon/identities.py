@@ -6,6 +6,7 @@ from itertools import islice
 
 import structlog
 
+from kvstow.server.config import Config
 from kvstow.server.core.types import Identity, Layout, SpaceId
 
 _SHOWN_CHARACTERS = 60
@@ -17,14 +18,13 @@ def log_space(
     space: SpaceId,
     identity: Identity,
     kin: Sequence[Identity],
-    pool_bytes: int,
-    extent_bytes: int,
+    config: Config,
 ) -> None:
     """Say what a new space costs, and what separates it from others of the same model.
 
     Args:
         kin: identities of the other living spaces of the model.
-        pool_bytes, extent_bytes: sizes of the host pool and of its extents.
+        config: the settings.
     """
     layout = identity.layout
     _log.info(
@@ -33,7 +33,8 @@ def log_space(
         model=identity.model,
         tenant=identity.tenant,
         block_bytes=slot_sizes(layout),
-        blocks_if_alone=block_counts(layout, pool_bytes, extent_bytes),
+        blocks_if_alone=block_counts(layout, config.pool_size, config.extent_bytes),
+        zero_freed=config.zero_freed.covers(identity.tenant),
     )
     for other in kin:
         _log.warning(

@@ -195,7 +195,7 @@ class Life:
             kin = self._sessions.enter_space(space, identity, ledger.space_ids())
             self._sessions.enter(session, identity, pidfd)
         if kin is not None:
-            log_space(space, identity, kin, self._config.pool_size, self._config.extent_bytes)
+            log_space(space, identity, kin, self._config)
             self._after_growth()
         _log.info("session opened", session=session, engine=name, space=space)
         return OpenedSession(
