@@ -246,14 +246,7 @@ TENANTS = ["", "a", "b", "ab"]
 
 @pytest.mark.parametrize(
     ("written", "covered"),
-    [
-        ("", []),
-        ("a", ["a"]),
-        (" a, b ", ["a", "b"]),
-        ("ab,a*", ["ab"]),
-        ("*", TENANTS),
-        ("b,*", TENANTS),
-    ],
+    [("", []), (" a, b ", ["a", "b"]), ("ab,a*", ["ab"]), ("*", TENANTS), ("b,*", TENANTS)],
 )
 def test_tenants_are_named_one_by_one_or_all_at_once(
     tmp_path: Path, written: str, covered: list[str]
