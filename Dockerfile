@@ -33,9 +33,12 @@ RUN groupadd --gid 10001 kvstow \
 USER 10001:10001
 VOLUME /run/kvstow
 
-# The NVIDIA runtime brings in what these name, where there is one.
+# on: for nodes with GPUs alone, it does not start without. off: without any. auto: with those that there are.
+ARG CUDA=auto
+# The NVIDIA runtime brings in what the last one names, where there is one.
 ENV PATH="/opt/kvstow/bin:${PATH}" \
     PYTHONDONTWRITEBYTECODE=1 \
+    KVSTOW_CUDA="${CUDA}" \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
 # Process 1 is the daemon itself: it handles its signals, and starts no process that would have to be reaped.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kvstow.server.config import Config
+from kvstow.server.config import PREFIX, Config
 from support.manifests import ROOT
 
 RECIPE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -27,11 +27,20 @@ def instructions() -> Iterator[tuple[str, str]]:
             yield name, arguments
 
 
-def runtime() -> dict[str, str]:
-    """The instructions of the last stage; of those that come several times the last."""
+def last_stage() -> list[tuple[str, str]]:
+    """The instructions of which the image is made."""
     found = list(instructions())
-    start = max(number for number, (name, _) in enumerate(found) if name == "FROM")
-    return dict(found[start:])
+    return found[max(number for number, (name, _) in enumerate(found) if name == "FROM") :]
+
+
+def runtime() -> dict[str, str]:
+    """The same by name; of those that come several times the last."""
+    return dict(last_stage())
+
+
+def defaults() -> dict[str, str]:
+    """The build arguments of the last stage."""
+    return dict(argument.split("=", 1) for name, argument in last_stage() if name == "ARG")
 
 
 def test_the_daemon_is_process_1_of_a_user_without_rights() -> None:
@@ -61,8 +70,7 @@ def test_its_labels_are_those_of_the_package() -> None:
     assert labels.keys() >= {"title", "description", "licenses", "version", "revision"}
     assert labels["title"] == PROJECT["project"]["name"]
     assert labels["licenses"] == PROJECT["project"]["license"]
-    defaults = dict(argument.split("=", 1) for name, argument in instructions() if name == "ARG")
-    assert defaults["VERSION"] == version("kvstow")
+    assert defaults()["VERSION"] == version("kvstow")
 
 
 def test_what_is_installed_exists_and_reaches_the_build() -> None:
@@ -78,6 +86,12 @@ def test_what_is_installed_exists_and_reaches_the_build() -> None:
     }
     assert ignored[1] == "*"
     assert let_in == made_of
+
+
+def test_an_image_is_for_gpus_or_without_or_finds_out() -> None:
+    """By a build argument, which becomes the value of a setting."""
+    assert defaults()["CUDA"] == Config.model_fields["cuda"].default
+    assert f'{PREFIX}CUDA="${{CUDA}}"' in runtime()["ENV"].split()
 
 
 def test_the_compiler_stays_behind() -> None:
