@@ -1,5 +1,7 @@
 """What is remembered of keys: the newest counts, and only so much."""
 
+import gc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,3 +87,13 @@ def test_refusals_push_out_no_moves() -> None:
         Fate.UNKNOWN,
         Fate.NO_SPACE,
     ]
+
+
+def test_the_garbage_collector_does_not_walk_what_is_remembered() -> None:
+    history = History(10)
+    history.add(INDEX, Fate.EVICTED, [key(1), key(2)], 0.0)
+    history.refuse(INDEX, [key(1), key(2)], ["N", "S"], 0.0)
+    gc.collect()
+    batches = [*history.moves.all(), *history.refusals.all()]
+    assert [batch.keys for batch in batches] == [(key(1), key(2))] * 2
+    assert not any(gc.is_tracked(part) for each in batches for part in (each.keys, each.letters))

@@ -77,7 +77,7 @@ def test_every_move_from_every_state(index: BlockIndex, state: KeyState, move: M
     else:
         MOVES[move](index, moved)
         assert index.state(moved) is reached
-        assert index.is_writing(moved) is (reached is KeyState.WRITING)
+        assert (moved in index.writing_keys) is (reached is KeyState.WRITING)
         assert index.probe([moved]) == [SLOTS[moved] if reached is KeyState.READY else None]
     assert index.state(bystander) is KeyState.READY
 

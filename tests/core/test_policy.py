@@ -242,7 +242,7 @@ def test_check_of_arc_finds_exchanged_marks() -> None:
 def test_check_of_arc_finds_ghosts_beyond_the_limit() -> None:
     policy = used_and_unused()
     policy._ghost_limit = 1
-    policy._ghosts[2].update({7: None, 8: None})
+    policy._ghosts[2].add([7, 8])
     with pytest.raises(BooksError, match="2 blocks evicted from list 2 are remembered"):
         policy.check()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from core.policy_models import NOTHING, ArcModel, LruModel, Model
-from kvstow.server.core.arc import GHOST_LIMIT, Arc, Identify
+from kvstow.server.core.arc import GHOST_LIMIT, GONE_LIMIT, Arc, Identify
 from kvstow.server.core.errors import BooksError
 from kvstow.server.core.policy import EvictionPolicy, Lru
 
@@ -140,7 +140,9 @@ class ArcHistory(PolicyHistory):
 
     def make(self, data: st.DataObject) -> tuple[EvictionPolicy, Model]:
         ghost_limit = data.draw(st.sampled_from([0, 1, 2, GHOST_LIMIT]))
-        return Arc(names(self.blocks), ghost_limit), ArcModel(self.blocks, ghost_limit)
+        gone_limit = data.draw(st.sampled_from([0, 1, 3, GONE_LIMIT]))
+        policy = Arc(names(self.blocks), ghost_limit, gone_limit)
+        return policy, ArcModel(self.blocks, ghost_limit)
 
 
 TestLruHistory = LruHistory.TestCase
@@ -153,14 +155,15 @@ TestArcHistory.settings = settings(max_examples=300, stateful_step_count=40, dea
 @given(
     slot_count=st.integers(1, 8),
     ghost_limit=st.sampled_from([0, 1, 2, GHOST_LIMIT]),
+    gone_limit=st.sampled_from([0, 1, 3, GONE_LIMIT]),
     uses=st.lists(st.lists(st.integers(0, 11), unique=True, max_size=4), min_size=50, max_size=80),
 )
 def test_arc_adapts_as_its_model_does(
-    slot_count: int, ghost_limit: int, uses: list[list[int]]
+    slot_count: int, ghost_limit: int, gone_limit: int, uses: list[list[int]]
 ) -> None:
     """Prefix after prefix is used and, where missing, stored: here blocks often come back after their eviction."""
     blocks: dict[int, int] = {}
-    policy, model = Arc(names(blocks), ghost_limit), ArcModel(blocks, ghost_limit)
+    policy, model = Arc(names(blocks), ghost_limit, gone_limit), ArcModel(blocks, ghost_limit)
     policy.grow(slot_count)
     free = list(range(slot_count))
     for use in uses:

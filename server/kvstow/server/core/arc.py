@@ -18,15 +18,20 @@ Within T1 and within T2 tails go before heads. Between the lists p decides: a ta
 opposite, a head in T1 that goes before its tail in T2, is what the last rule above is there to prevent.
 """
 
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import chain, compress, islice
+from itertools import chain, islice
 
 from .errors import BooksError
+from .ghosts import Ghosts
 from .slot_lists import SlotLists
 
 GHOST_LIMIT = 1 << 16
 """Evicted blocks that B1 and B2 remember each: a dictionary of this size grows within about 5 ms."""
+
+GONE_LIMIT = 1 << 13
+"""Victims that are noted before B1 and B2 take them in: as many as one call may evict. Nobody asks for them before something is
+inserted, and the call that evicts is the longest there is, with some milliseconds less to spare than the one that inserts."""
 
 Identify = Callable[[Sequence[int]], Sequence[int]]
 """From slots to numbers that name the blocks in them."""
@@ -43,18 +48,24 @@ class Arc:
             for the slots that are inserted or evicted, so a victim still has to be known to it during `evict`. Two blocks
             of the same number cost nothing but a wrong guess.
         ghost_limit: evicted blocks that each of B1 and B2 remembers at most.
+        gone_limit: victims that are noted at most before B1 and B2 take them in.
     """
 
-    def __init__(self, identify: Identify, ghost_limit: int = GHOST_LIMIT) -> None:
+    def __init__(
+        self,
+        identify: Identify,
+        ghost_limit: int = GHOST_LIMIT,
+        gone_limit: int = GONE_LIMIT,
+    ) -> None:
         self._identify = identify
         self._ghost_limit = ghost_limit
+        self._gone_limit = gone_limit
         self._lists = SlotLists(end_count=2)
         self._places = bytearray()
         self._counts = {_ONCE: 0, _OFTEN: 0}
-        self._ghosts: dict[int, OrderedDict[int, None]] = {
-            _ONCE: OrderedDict(),
-            _OFTEN: OrderedDict(),
-        }
+        self._ghosts = {_ONCE: Ghosts(), _OFTEN: Ghosts()}
+        self._gone: deque[tuple[int, Sequence[int]]] = deque()
+        self._gone_count = 0
         self._capacity = 0
         self._target = 0.0
 
@@ -63,9 +74,10 @@ class Arc:
         self._places.extend(bytes(max(0, slot_limit - len(self._places))))
 
     def insert(self, slots: Sequence[int]) -> None:
+        self._remember(0)
         once, often = self._ghosts[_ONCE], self._ghosts[_OFTEN]
         identities, known_count = self._identify(slots), 0
-        if not (once.keys().isdisjoint(identities) and often.keys().isdisjoint(identities)):
+        if once.knows_any(identities) or often.knows_any(identities):
             for position, identity in enumerate(identities, start=1):
                 if identity in once or identity in often:
                     self._adapt(identity)
@@ -103,21 +115,23 @@ class Arc:
             self._lists.move(-place, [slot for slot in slots if places[slot] == place])
 
     def evict(self, count: int, protected: Collection[int]) -> list[int]:
-        victims = list(islice(self._coldest(protected), count))
+        excess, often, rest = self._coldest(protected)
+        first = list(islice(excess, count))
+        second = list(islice(often, count - len(first)))
+        third = list(islice(rest, count - len(first) - len(second)))
+        victims = first + second + third
         if len(victims) < count:
             raise BooksError(f"{count} victims wanted, {len(victims)} of {len(self)} can be had")
-        identities, places = self._identify(victims), [self._places[slot] for slot in victims]
-        for place, ghosts in self._ghosts.items():
-            ghosts.update(dict.fromkeys(compress(identities, map(place.__eq__, places))))
-        self.withdraw(victims)
-        self._trim_ghosts()
+        self._leave(_ONCE, first + third, protected)
+        self._leave(_OFTEN, second, protected)
+        self._remember(self._gone_limit)
         return victims
 
     def __len__(self) -> int:
         return self._counts[_ONCE] + self._counts[_OFTEN]
 
     def order(self) -> Iterator[int]:
-        return self._coldest(frozenset())
+        return chain(*self._coldest(frozenset()))
 
     def check(self) -> None:
         for place, count in self._counts.items():
@@ -133,12 +147,25 @@ class Arc:
         if not 0 <= self._target <= self._capacity or len(self) > self._capacity:
             raise BooksError(f"target {self._target} or size {len(self)} exceeds {self._capacity}")
 
-    def _coldest(self, protected: Collection[int]) -> Iterator[int]:
-        """Slots in the order of eviction: T1 down to its target, then T2, then the rest of T1."""
+    def _coldest(self, protected: Collection[int]) -> tuple[Iterator[int], ...]:
+        """Slots in the order of eviction, lazily: T1 down to its target, then T2, then the rest of T1."""
         once = self._lists.walk(-_ONCE, protected)
         often = self._lists.walk(-_OFTEN, protected)
         excess = max(0, self._counts[_ONCE] - int(self._target))
-        return chain(islice(once, excess), often, once)
+        return islice(once, excess), often, once
+
+    def _leave(self, place: int, slots: list[int], protected: Collection[int]) -> None:
+        """Victims leave T1 or T2, coldest first, and are noted."""
+        self._gone.append((place, self._identify(slots)))
+        self._gone_count += len(slots)
+        if protected:
+            self._lists.unlink(slots)
+        else:
+            self._lists.cut(-place, slots)
+        self._counts[place] -= len(slots)
+        places = self._places
+        for slot in slots:
+            places[slot] = _OUT
 
     def _enter(self, place: int, slots: Sequence[int]) -> None:
         places = self._places
@@ -154,16 +181,22 @@ class Arc:
         if identity in once:
             step = max(1.0, len(often) / len(once))
             self._target = min(float(self._capacity), self._target + step)
-            del once[identity]
+            once.leave(identity)
         else:
             step = max(1.0, len(once) / len(often))
             self._target = max(0.0, self._target - step)
-            del often[identity]
+            often.leave(identity)
+
+    def _remember(self, limit: int) -> None:
+        """B1 and B2 take in what was noted, but for the newest `limit` victims at most."""
+        while self._gone and self._gone_count > limit:
+            place, identities = self._gone.popleft()
+            self._gone_count -= len(identities)
+            self._ghosts[place].add(identities)
+        self._trim_ghosts()
 
     def _trim_ghosts(self) -> None:
         """Forget the oldest victims: T1 and B1 together are bounded by the capacity, and so are B1 and B2."""
         once, often = self._ghosts[_ONCE], self._ghosts[_OFTEN]
-        while len(once) > min(self._ghost_limit, self._capacity - self._counts[_ONCE]):
-            once.popitem(last=False)
-        while len(often) > min(self._ghost_limit, self._capacity - len(once)):
-            often.popitem(last=False)
+        once.trim(min(self._ghost_limit, self._capacity - self._counts[_ONCE]))
+        often.trim(min(self._ghost_limit, self._capacity - len(once)))

@@ -1,8 +1,8 @@
 """Why a key is missing: the batches in which keys lately came and went, and the search in them.
 
-Keeping them costs one entry for each batch: the lists of keys that the batch was made of anyway are kept, and the oldest
-are forgotten when they hold too many keys. Batches never change, so that whoever is asked copies the references under the
-lock and searches without it.
+Keeping them costs one entry for each batch, and a tuple of its keys: a tuple of bytes, other than a list, is nothing that the
+garbage collector goes on walking. The oldest batches are forgotten when they hold too many keys. Batches never change, so that
+whoever is asked copies the references under the lock and searches without it.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ class Batch:
         index: serial number of their index.
         at: when.
         fate: what became of them.
-        keys: the keys; nobody changes them any more.
+        keys: the keys.
         letters: of a refused offer, a StoreStatus letter for each key; only the refused ones have the fate it names.
     """
 
@@ -38,7 +38,7 @@ class Batch:
     at: float
     fate: Fate
     keys: Sequence[bytes]
-    letters: Sequence[str] = ""
+    letters: str = ""
 
     def fates(self, asked: set[bytes]) -> Mapping[bytes, Fate]:
         """What became of those of the keys asked for that are in it."""
@@ -104,14 +104,16 @@ class History:
         """Keys of the index with this serial number shared a fate."""
         if keys:
             self._count += 1
-            self.moves.add(Batch(self._count, index, now, fate, keys))
+            self.moves.add(Batch(self._count, index, now, fate, tuple(keys)))
 
     def refuse(
         self, index: int, keys: Sequence[bytes], letters: Sequence[str], now: float
     ) -> None:
         """Keys were offered, some of them in vain; a StoreStatus letter for each says which."""
         self._count += 1
-        self.refusals.add(Batch(self._count, index, now, Fate.NO_SPACE, keys, letters))
+        self.refusals.add(
+            Batch(self._count, index, now, Fate.NO_SPACE, tuple(keys), "".join(letters))
+        )
 
 
 @dataclass(frozen=True, slots=True)

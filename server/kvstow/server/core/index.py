@@ -14,7 +14,7 @@ READY entries are dictionary items from key to slot number and nothing else. Abo
 split by hash into shards, because one large dictionary that grows stalls its caller for longer than a request may take.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, KeysView, Sequence
 from enum import Enum
 from functools import partial
 from itertools import takewhile
@@ -109,6 +109,11 @@ class BlockIndex:
         """Keys that are WRITING."""
         return len(self._writing)
 
+    @property
+    def writing_keys(self) -> KeysView[bytes]:
+        """Keys that are WRITING."""
+        return self._writing.keys()
+
     def probe(self, keys: Sequence[bytes]) -> list[int | None]:
         """Slot of each READY key, None for the others."""
         probes, mask = self._probes, self._mask
@@ -144,10 +149,6 @@ class BlockIndex:
             return KeyState.READY
         return KeyState.WRITING if key in self._writing else KeyState.ABSENT
 
-    def is_writing(self, key: bytes) -> bool:
-        """Whether a store of this key is under way."""
-        return key in self._writing
-
     def begin(self, keys: Sequence[bytes], slots: Sequence[int]) -> None:
         """ABSENT to WRITING: the slots are being filled.
 
@@ -161,9 +162,11 @@ class BlockIndex:
 
     def publish(self, keys: Sequence[bytes]) -> None:
         """WRITING to READY: the bytes are complete."""
-        shards, mask = self._shards, self._mask
+        shards, mask, writing = self._shards, self._mask, self._writing
         for key in keys:
-            slot = self._leave_writing(key)
+            slot = writing.pop(key, None)
+            if slot is None:
+                raise self._not_writing(key)
             if shards[hash(key) >> _SHARD_SHIFT & mask].setdefault(key, slot) != slot:
                 raise BooksError(f"publication of key {key.hex()} which is READY")
         self.ready_count += len(keys)
@@ -171,7 +174,8 @@ class BlockIndex:
     def abort(self, keys: Sequence[bytes]) -> None:
         """WRITING to ABSENT: as if the store had never been offered."""
         for key in keys:
-            self._leave_writing(key)
+            if self._writing.pop(key, None) is None:
+                raise self._not_writing(key)
 
     def evict(self, keys: Sequence[bytes]) -> None:
         """READY to ABSENT."""
@@ -206,8 +210,5 @@ class BlockIndex:
         """All WRITING keys with their slots."""
         yield from self._writing.items()
 
-    def _leave_writing(self, key: bytes) -> int:
-        slot = self._writing.pop(key, None)
-        if slot is None:
-            raise BooksError(f"end of writing of key {key.hex()} which is {self.state(key).name}")
-        return slot
+    def _not_writing(self, key: bytes) -> BooksError:
+        return BooksError(f"end of writing of key {key.hex()} which is {self.state(key).name}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from .books import Books
 from .index import BlockIndex
@@ -47,14 +48,15 @@ def begin_store(
     statuses, protected = _classify(books, space, groups, now)
     copies, parts, start = [], [], 0
     for group, letters in zip(groups, statuses, strict=True):
-        accepted, slots = _accept(books, space, group, letters, protected, now)
+        accepted = _accept(books, space, group, letters, protected)
         if accepted:
-            part = _part(space, group, accepted, slots, start, letters)
-            blocks = [group.blocks[at] for at in accepted]
+            slots = _take(books, space, group, len(accepted), protected, now)
+            part = _begin(space, group, accepted, slots, start, letters)
+            blocks = list(map(group.blocks.__getitem__, accepted))
             copies.append(group_copies(group.group, part, blocks))
             parts.append(part)
         start += len(group.keys)
-    letters_sent = "".join(letter for letters in statuses for letter in letters)
+    letters_sent = "".join(chain.from_iterable(statuses))
     if _NO_SPACE in letters_sent or _NOT_ADMITTED in letters_sent:
         _remember_refusals(books, space, groups, statuses, now)
     for status in StoreStatus:
@@ -93,9 +95,9 @@ def _classify(
 
 
 def _letters(index: BlockIndex, keys: Sequence[bytes], slots: Sequence[int | None]) -> list[str]:
-    is_writing = index.is_writing
+    writing = index.writing_keys
     return [
-        _ALREADY_STORED if slot is not None else _ALREADY_STORING if is_writing(key) else _ACCEPTED
+        _ALREADY_STORED if slot is not None else _ALREADY_STORING if key in writing else _ACCEPTED
         for key, slot in zip(keys, slots, strict=True)
     ]
 
@@ -111,25 +113,49 @@ def _apply_admission(books: Books, serial: int, keys: Sequence[bytes], letters: 
 
 
 def _accept(
-    books: Books,
-    space: Space,
-    group: GroupBlocks,
-    letters: list[str],
-    protected: Protected,
-    now: float,
-) -> tuple[list[int], list[int]]:
-    """Give slots to the leading blocks that fit, mark the others NO_SPACE; returns positions in the group, and slots."""
-    index, table = space.indexes[group.group], space.tables[group.group]
+    books: Books, space: Space, group: GroupBlocks, letters: list[str], protected: Protected
+) -> list[int]:
+    """Which blocks get a slot: of those that may the leading ones that fit; marks the others NO_SPACE."""
     positions = [at for at, letter in enumerate(letters) if letter == _ACCEPTED]
-    count = books.pool.room(table, len(positions), protected) if positions else 0
+    if not positions:
+        return positions
+    count = books.pool.room(space.tables[group.group], len(positions), protected)
     for at in positions[count:]:
         letters[at] = _NO_SPACE
-    accepted = positions[:count]
-    slots = books.pool.take(table, count, protected, now) if count else []
+    return positions[:count]
+
+
+def _take(
+    books: Books, space: Space, group: GroupBlocks, count: int, protected: Protected, now: float
+) -> list[int]:
+    index, table = space.indexes[group.group], space.tables[group.group]
+    slots = books.pool.take(table, count, protected, now)
     if index.zeroed:
         table.stain(slots)
-    index.begin([group.keys[at] for at in accepted], slots)
-    return accepted, slots
+    return slots
+
+
+def _begin(
+    space: Space,
+    group: GroupBlocks,
+    accepted: Sequence[int],
+    slots: Sequence[int],
+    start: int,
+    letters: Sequence[str],
+) -> Part:
+    """Make the keys of accepted blocks WRITING; `start` blocks of other groups were offered before those of this one."""
+    index = space.indexes[group.group]
+    keys = list(map(group.keys.__getitem__, accepted))
+    index.begin(keys, slots)
+    others = _ALREADY_STORED in letters or _ALREADY_STORING in letters
+    return Part(
+        index,
+        space.tables[group.group],
+        keys,
+        slots,
+        [start + at for at in accepted],
+        group.keys if others else (),
+    )
 
 
 def _remember_refusals(
@@ -142,22 +168,3 @@ def _remember_refusals(
     for group, letters in zip(groups, statuses, strict=True):
         serial = space.indexes[group.group].serial
         books.pool.history.refuse(serial, group.keys, letters, now)
-
-
-def _part(
-    space: Space,
-    group: GroupBlocks,
-    accepted: Sequence[int],
-    slots: Sequence[int],
-    start: int,
-    letters: Sequence[str],
-) -> Part:
-    others = _ALREADY_STORED in letters or _ALREADY_STORING in letters
-    return Part(
-        space.indexes[group.group],
-        space.tables[group.group],
-        [group.keys[at] for at in accepted],
-        slots,
-        [start + at for at in accepted],
-        group.keys if others else (),
-    )
