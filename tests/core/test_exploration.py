@@ -244,7 +244,7 @@ def explore(bounds: Bounds, limits: Limits) -> tuple[int, Counter[str]]:
 KINDS_OF_STEP = 12
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_every_state_of_a_small_world() -> None:
     state_count, steps = explore(Bounds(flights=2, draining=2, backlog=2), Limits())
     assert state_count > 5000
@@ -252,7 +252,7 @@ def test_every_state_of_a_small_world() -> None:
     assert min(steps.values()) > 100
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_every_state_while_holds_are_loose() -> None:
     """Holds that are over are given back by sweeping alone: whatever can happen before that happens."""
     state_count, steps = explore(Bounds(flights=1, draining=1, backlog=1), Limits(max_tightened=0))
@@ -262,7 +262,7 @@ def test_every_state_while_holds_are_loose() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)
 def test_every_state_with_three_transfers_under_way() -> None:
     state_count, steps = explore(Bounds(flights=3, draining=2, backlog=2), Limits())
     assert state_count > 28_000
