@@ -117,6 +117,7 @@ class Engine:
             )
             first_token_s = time.perf_counter() - begun
             self._decode(sequence, request, logits, on_token)
+            self._offer_all(sequence)
         finally:
             self.allocator.release(sequence.table)
         return Answer(
@@ -244,6 +245,13 @@ class Engine:
         if sequence.external is not None:
             blocks = sequence.table[first : len(hashes)]
             self._hold_for(sequence.external.store(hashes[first:], blocks), blocks)
+
+    def _offer_all(self, sequence: _Sequence) -> None:
+        """Offer all its blocks once more: of what one offer names, the end of a prefix is evicted first."""
+        if sequence.external is not None and sequence.offered_count:
+            hashes = sequence.hashes(sequence.offered_count * BLOCK_TOKENS)
+            blocks = sequence.table[: sequence.offered_count]
+            self._hold_for(sequence.external.store(hashes, blocks), blocks)
 
     def _name(self, sequence: _Sequence, hashes: Sequence[bytes]) -> None:
         """Name the next blocks of a sequence, which are now complete."""

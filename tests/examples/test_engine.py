@@ -11,7 +11,7 @@ from torch import Tensor
 from examples.engine.blocks import OutOfBlocks
 from examples.engine.engine import Engine
 from examples.engine.memory import KvLayout, KvMemory
-from examples.engine.prefix import BLOCK_TOKENS
+from examples.engine.prefix import BLOCK_TOKENS, chain_hashes
 from examples.engine.request import Answer, Request, TooLong
 from examples.engine.weights import TINY, random_weights
 
@@ -31,6 +31,7 @@ class DictCache:
         self.holds_loads = False
         self.fails_loads = False
         self.held: list[Future[bool]] = []
+        self.offers: list[Sequence[bytes]] = []
         self.loads = 0
 
     def lookup(self, hashes: Sequence[bytes]) -> int:
@@ -46,6 +47,7 @@ class DictCache:
         return ended(not self.fails_loads)
 
     def store(self, hashes: Sequence[bytes], blocks: Sequence[int]) -> Future[bool]:
+        self.offers.append(hashes)
         if self.holds_stores:
             return self._hold()
         for block_hash, block in zip(hashes, blocks, strict=True):
@@ -269,6 +271,16 @@ def test_what_an_engine_still_has_is_offered_again() -> None:
         external.content.clear()
         engine.generate(Request([*DOCUMENT, 1], max_new_tokens=1))
     assert len(external.content) == len(DOCUMENT) // BLOCK_TOKENS
+
+
+def test_all_blocks_of_a_request_are_named_together_in_the_end() -> None:
+    """What a cache has to evict of them it can evict from the end then."""
+    external = DictCache()
+    with running_engine(external) as engine:
+        answer = ask(engine)
+    tokens = [*QUESTION, *answer.tokens][:-1]
+    assert len(external.offers[0]) < len(external.offers[-1])
+    assert external.offers[-1] == chain_hashes(tokens)
 
 
 def test_the_end_token_ends_an_answer_and_is_not_part_of_it(uncached: tuple[int, ...]) -> None:
