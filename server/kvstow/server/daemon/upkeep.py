@@ -17,7 +17,7 @@ from .guard import NEVER, Guard
 from .sessions import Sessions
 
 STEP_PAUSE_S = 0.001
-"""Between two steps of sweeping. The lock is not fair: without a pause the next step would take it again at once."""
+"""Between two steps. The lock is not fair: without a pause the next step would take it again at once."""
 
 _RETRY_S = 1.0
 _log = structlog.get_logger("kvstow.daemon")
@@ -56,14 +56,15 @@ class Upkeep:
         _log_expired(expired)
 
     def _sweep(self) -> float:
-        """One step; then arm the timer."""
+        """One step; then arm the timer.
+
+        What has fallen due meanwhile, or was left, waits for the pause like the next step. The guard is told the earlier
+        time, so that nobody who leaves the lock before wakes the timer for it.
+        """
         with self.guard as ledger:
-            if ledger.sweep():
-                self.guard.armed_until = self.clock() + STEP_PAUSE_S
-            else:
-                due = ledger.next_deadline()
-                self.guard.armed_until = NEVER if due is None else due
-            return self.guard.armed_until
+            left, due, now = ledger.sweep(), ledger.next_deadline(), self.clock()
+            self.guard.armed_until = min(NEVER if due is None else due, now if left else NEVER)
+            return max(self.guard.armed_until, now + STEP_PAUSE_S)
 
 
 def _log_expired(expired: Expired) -> None:

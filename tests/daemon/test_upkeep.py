@@ -1,0 +1,25 @@
+"""The timer leaves the lock to others between its steps, however much has fallen due."""
+
+from kvstow.server.core.expiry import EXPIRE_LIMIT
+from kvstow.server.core.types import Hold
+from kvstow.server.daemon.upkeep import STEP_PAUSE_S
+from support.daemons import running_daemon
+from support.engine import Engine, keys
+
+
+def test_the_timer_pauses_while_much_falls_due() -> None:
+    with running_daemon() as rig:
+        upkeep = rig.daemon._parts.upkeep
+        engine = Engine(rig.daemon, rig.place)
+        engine.store(keys(1), [0])
+        for number in range(2 * EXPIRE_LIMIT + 1):
+            engine.lookup(keys(1), hold=Hold.PREFIX, request=str(number))
+        rig.clock.on_advance = lambda: (
+            None
+        )  # it sleeps until somebody who leaves the lock wakes it
+        rig.clock.advance(100)
+        counts = []
+        while count := len(rig.daemon.snapshot().leases):
+            counts.append(count)
+            assert upkeep.work() >= rig.clock() + STEP_PAUSE_S
+        assert counts == [2 * EXPIRE_LIMIT + 1, EXPIRE_LIMIT + 1, 1]
