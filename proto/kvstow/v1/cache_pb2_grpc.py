@@ -293,6 +293,11 @@ class CacheServiceServicer(object):
         copied again. Accepted blocks are invisible to lookups until every rank's copy ended well. Keys of the same offer
         are never evicted for it.
 
+        Keys are opaque, so the order of a call's keys is all that the daemon knows of a prefix: send them from its beginning
+        to its end, and its end is evicted first. A prefix that several calls have stored is in that order after one call has
+        named all of it: offer all blocks of a request once more when it ends; if they are too many for one call, the end
+        of the prefix in the first and its beginning in the last.
+
         Ordering: without `fence` the blocks must be completely written when the call is sent, by every rank; the call
         itself is the fence, and what a GPU was told to write and has not been seen to have written does not count. With
         `fence` each rank's copy waits until that fence of its ring is reached. The blocks must not change before the

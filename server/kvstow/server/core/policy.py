@@ -12,8 +12,9 @@ the block warm, but is no use of it.
 Every batch of slots is given in prefix order, head first, and, but for `touch` and `refresh`, names a slot at most once. A prefix is
 worth nothing without its head, so of one batch the head ends up warmer than the tail: tails are evicted before heads.
 
-Between batches nothing says which block stands on which: keys are opaque. A tail that is stored after its head was stored or loaded
-is warmer than the head, and may outlive it, until both are named in one request: looked up, loaded, or offered again.
+Between batches nothing says which block stands on which: keys are opaque. A tail that is stored after its head is warmer until one
+call names both. So engines offer all blocks of a request once more when it ends, and if that takes several calls, the last blocks in
+the first. A store with new and old blocks refreshes all of them in their order when the new ones are READY.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
