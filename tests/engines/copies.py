@@ -22,7 +22,6 @@ class Faults:
         quick: copies end while the workers are at work on the step that began them.
         reset_owed: a reset was not answered; nothing is found until it was made.
         max_keys: in one call.
-        space_id: of the space that it has.
         seen: keys that were offered to a picky daemon.
     """
 
@@ -34,7 +33,6 @@ class Faults:
     quick: bool = False
     reset_owed: bool = False
     max_keys: int = 6
-    space_id: int = 1
     seen: set[Name] = field(default_factory=set)
 
     def declines(self, name: Name) -> bool:

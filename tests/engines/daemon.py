@@ -67,7 +67,7 @@ class SimulatedSession:
             self.state,
             self.ticket,
             self.generation,
-            Terms(self.faults.space_id, self.faults.max_keys),
+            Terms(max_keys=self.faults.max_keys),
         )
 
     def counters(self) -> Counters:
@@ -195,9 +195,8 @@ class SimulatedSession:
         """A new daemon is there; unheard: others have reset the space of the old one while nobody listened here."""
         if self.ticket is None:
             if unheard:
-                self._memory.version += 1
-                self.heard.hear(cache_pb2.Resync())
-            self._reopen(f"boot {next(self._ids)}", self.faults.space_id)
+                self._miss_resets()
+            self._reopen(f"boot {next(self._ids)}")
         self.settle_reset()
 
     def come_back_to_another_space(self) -> None:
@@ -205,12 +204,17 @@ class SimulatedSession:
         if self.ticket is not None:
             boot_id = self.ticket.boot_id
             self.die()
-            self._memory.version += 1
-            self._reopen(boot_id, self.faults.space_id + 1)
+            self._miss_resets()
+            self._reopen(boot_id)
         self.settle_reset()
 
-    def _reopen(self, boot_id: str, space_id: int) -> None:
-        self.ticket, self.faults.space_id = Ticket(boot_id, next(self._ids)), space_id
+    def _miss_resets(self) -> None:
+        """Others reset the space meanwhile; the session says that it may have been so."""
+        self._memory.version += 1
+        self.heard.hear(cache_pb2.Resync())
+
+    def _reopen(self, boot_id: str) -> None:
+        self.ticket = Ticket(boot_id, next(self._ids))
         self.generation = Generation(self.generation.era, 1)
         self.state, self.faults.silent = SessionState.OPEN, False
         self.heard.hear_reopening()

@@ -20,7 +20,14 @@ def another_space(engine: SimulatedEngine) -> None:
     engine.session.come_back_to_another_space()
 
 
-@pytest.mark.parametrize("lose", [unheard_restart, another_space])
+def another_space_and_a_restart(engine: SimulatedEngine) -> None:
+    """The same, and then the daemon is started again, while the engine takes no step."""
+    another_space(engine)
+    engine.session.die()
+    engine.session.come_back()
+
+
+@pytest.mark.parametrize("lose", [unheard_restart, another_space, another_space_and_a_restart])
 def test_what_may_be_older_than_an_unheard_reset_is_not_stored(
     lose: Callable[[SimulatedEngine], None],
 ) -> None:

@@ -23,9 +23,9 @@ SessionEvent: TypeAlias = (
 
 After a `Resync` resets may have been missed. The session itself needs to do nothing: it learns a
 generation from the next refusal, and loads do not depend on leases being alive. The daemon sends one
-if it had to drop events; the session makes one when it was opened again at another daemon process
-and the end of the one before was not witnessed (`vigil`), because its resets are forgotten then. An engine that
-stores again what it computed before must take it for a reset.
+if it had to drop events; the session makes one when it was opened again and there was a reset meanwhile,
+or may have been at another daemon process (`vigil`). An engine that stores again what it computed before
+must take it for a reset.
 """
 
 

@@ -18,6 +18,7 @@ from .stream import ACKNOWLEDGE_EVERY, Cursor
 from .target import is_listening
 from .terms import Terms
 from .transfer import Ending, TransferState
+from .vigil import Opening
 
 _MAX_LISTED = 100_000
 _LOST = Ending(TransferState.LOST, "the session ended before the report came")
@@ -47,7 +48,7 @@ class Opener:
         self._tally = tally
         self._request = request
 
-    def open(self, announce: Callable[[Ticket], None]) -> Cursor:
+    def open(self, announce: Callable[[Opening], None]) -> Cursor:
         """Open the session and attach its ranks; its stream is not opened.
 
         Args:
@@ -62,7 +63,7 @@ class Opener:
             calls.cache.OpenSession, self._request, self._limit_s
         )
         ticket = Ticket(opened.boot_id, opened.session_id)
-        announce(ticket)
+        announce(Opening(ticket, opened.space_id, opened.generation))
         with self._ranks.lock:
             try:
                 self._ranks.attach_all(ticket)

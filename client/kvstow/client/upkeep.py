@@ -27,7 +27,7 @@ from .events import Callbacks, SessionEvents
 from .opener import Opener
 from .standing import SessionState, Standing, Ticket
 from .stream import Cursor, EventStream
-from .vigil import Vigil
+from .vigil import Opening, Vigil
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
@@ -122,8 +122,8 @@ class Upkeep:
         asked_at = time.monotonic()
         self._cursor = self._opener.open(partial(self._announce, asked_at))
 
-    def _announce(self, asked_at: float, ticket: Ticket) -> None:
-        if self._vigil.open(ticket, asked_at):
+    def _announce(self, asked_at: float, opening: Opening) -> None:
+        if self._vigil.open(opening, asked_at, self._standing.generation.number):
             call_back(self._callbacks.on_event, cache_pb2.Resync())
 
     def _reopen(self) -> bool:

@@ -2,9 +2,9 @@
 
 An epoch ends when the space was or may have been reset since. An engine's blocks carry the epoch in
 which they were handed out to be written, and are stored in that epoch only. A restart of the daemon
-ends none: what the engine has computed is as good as before, and is stored again; unless the old
-process was not heard until its end, because then its resets are not known. Within one process,
-generations tell, as long as the space is the same.
+ends none: what the engine has computed is as good as before, and is stored again. Where resets may have
+been missed, the session says so (`Resync`); an engine at rest looks here only after a long time, and
+then nothing but what was heard tells of several openings since.
 """
 
 import math
@@ -70,7 +70,6 @@ class Epochs:
         self.current = 1
         self.generation = Generation(0, FIRST_GENERATION)
         self._ticket: Ticket | None = None
-        self._space_id = 0
 
     def begin(self) -> None:
         """This engine resets the space."""
@@ -95,10 +94,7 @@ class Epochs:
         expected = self.generation.number
         if known is None or ticket.boot_id != known.boot_id:
             expected = FIRST_GENERATION
-        elif now.terms.space_id != self._space_id:
-            expected = 0  # the space is another one: nobody knows how the old one ended
         if now.generation.number != expected:
             self.current += 1
         self._ticket, self.generation = ticket, now.generation
-        self._space_id = now.terms.space_id
         return epoch != self.current or ticket != known
