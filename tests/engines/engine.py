@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engines.daemon import SimulatedSession
+from engines.manners import STEP_TOKENS, Manners
 from engines.memory import Memory
 from engines.pool import Pool
 from engines.request import Chunk, Request, Stage
@@ -20,22 +21,7 @@ from kvstow.client.engines.offload.scheduler import SchedulerHalf
 from kvstow.client.engines.offload.shape import Shape
 from kvstow.client.engines.offload.steps import EndedLoad, Report, Step
 
-STEP_TOKENS = 6
-SHARED_STEP_TOKENS = 4
 LAZY_BLOCKS = 4
-
-
-@dataclass(frozen=True)
-class Manners:
-    """How an engine schedules; see `SimulatedEngine`."""
-
-    urgent_first: bool
-    ahead: bool
-
-    @property
-    def most_tokens(self) -> int:
-        """Of one request in one step."""
-        return SHARED_STEP_TOKENS if self.urgent_first else STEP_TOKENS
 
 
 @dataclass(frozen=True)
@@ -55,16 +41,24 @@ class SimulatedEngine:
         urgent_first: a request that needs blocks takes those of the least urgent one, also if that was scheduled in the
             same step already, whose blocks keep the names of what it would have computed. None gets a whole step.
         ahead: a step is planned while the one before it runs.
+        defers: no block is used again that a step under way may write.
+        drafts: how many tokens are guessed behind the last one, and computed with it.
 
     Attributes:
         unreported: requests whose load the engine waits for.
     """
 
     def __init__(
-        self, shape: Shape, lazy: bool = False, urgent_first: bool = False, ahead: bool = False
+        self,
+        shape: Shape,
+        lazy: bool = False,
+        urgent_first: bool = False,
+        ahead: bool = False,
+        defers: bool = True,
+        drafts: int = 0,
     ) -> None:
-        self._manners = Manners(urgent_first, ahead)
-        self._tables = Tables(shape, Pool(shape.block_count))
+        self._manners = Manners(urgent_first, ahead, defers, drafts)
+        self._tables = Tables(shape, Pool(shape.block_count), defers)
         self.memory = Memory(shape.block_count)
         self.session = SimulatedSession(self.memory)
         self.now = 0.0
@@ -114,15 +108,12 @@ class SimulatedEngine:
         scheduled = self._schedule()
         handed_out = self._tables.plan()
         step = self.half.step(Written(handed_out=tuple(handed_out)))
-        chunks = [
-            Chunk(request, request.num_computed_tokens, count, list(map(list, request.tables)))
-            for request, count in scheduled
-        ]
+        chunks = [request.plan(count) for request, count in scheduled]
         for chunk in chunks:
             chunk.request.num_computed_tokens += chunk.count
             chunk.request.num_in_flight_tokens += chunk.count
         self._planned.append(Planned(step, handed_out, chunks))
-        if not (self._manners.ahead and scheduled) or len(self._planned) > 1:
+        while len(self._planned) > int(self._manners.ahead and bool(scheduled)):
             self._execute(self._planned.pop(0))
 
     def _execute(self, planned: Planned) -> None:
@@ -139,15 +130,20 @@ class SimulatedEngine:
         (self.running if request in self.running else self.waiting).remove(request)
         self._finish(request)
 
-    def preempt_all(self) -> None:
-        """Take the blocks of all running requests of which no step is under way."""
-        for request in [each for each in self.running if not each.num_in_flight_tokens]:
-            self._preempt(request)
+    def preempt_all(self, drop_stale: bool = False) -> None:
+        """Take the blocks of all running requests, if they can be used again.
+
+        Args:
+            drop_stale: what a step under way says of them does not count.
+        """
+        for request in list(self.running):
+            if not (self._manners.defers and request.num_in_flight_tokens):
+                self._preempt(request, drop_stale)
 
     def reset(self, running: bool) -> bool | None:
         """As vLLM's `reset_prefix_cache(reset_connector=True)`; None where that raises."""
         if running:
-            self.preempt_all()
+            self.preempt_all(drop_stale=True)
         local = self.pool.reset()
         if running and not local:
             return None
@@ -163,9 +159,8 @@ class SimulatedEngine:
     def _schedule(self) -> list[tuple[Request, int]]:
         budget, scheduled, waiting = STEP_TOKENS, [], list(self.waiting)
         for request in list(self.running):
-            left = request.num_tokens - request.num_computed_tokens
-            count = min(budget, self._manners.most_tokens, left)
-            if request in self.running and count and self._make_room(request, count):
+            count = min(budget, self._manners.token_count(request))
+            if request in self.running and count > 0 and self._make_room(request, count):
                 scheduled.append((request, count))
                 budget -= count
         scheduled = [(request, count) for request, count in scheduled if request in self.running]
@@ -173,7 +168,7 @@ class SimulatedEngine:
             return scheduled  # blocks were taken from others: nobody else gets any
         # Those that hold loaded blocks first, or they and the others would wait for each other.
         for request in sorted(self.waiting, key=lambda request: not request.num_computed_tokens):
-            if request.stage is Stage.WAITING and budget > 0:
+            if request.may_begin and budget > 0:
                 admitted = self._admit(request, budget)
                 if admitted is None:
                     break
@@ -188,7 +183,7 @@ class SimulatedEngine:
             victim = self.running[-1]
             if self._manners.urgent_first:
                 victim = min(self.running, key=lambda each: each.urgency)
-            if victim.num_in_flight_tokens:
+            if self._manners.defers and victim.num_in_flight_tokens:
                 return False
             self._preempt(victim)
             if victim is request:
@@ -234,10 +229,11 @@ class SimulatedEngine:
         self.unreported.add(request.request_id)
         return True
 
-    def _preempt(self, request: Request) -> None:
+    def _preempt(self, request: Request, drop_stale: bool = False) -> None:
         self.running.remove(request)
         self._tables.give_back(request)
         request.num_computed_tokens = 0
+        request.stale.begin(request.num_in_flight_tokens, drop_stale)
         request.stage = Stage.WAITING
         self.waiting.insert(0, request)
 
@@ -245,14 +241,17 @@ class SimulatedEngine:
 
     def _take_output(self, ended: Sequence[EndedLoad], chunks: Sequence[Chunk]) -> None:
         for chunk in chunks:
-            request = chunk.request
+            request, is_stale = chunk.request, chunk.request.stale.count > 0
             request.num_in_flight_tokens -= chunk.count
-            if request.stage is Stage.OVER:
+            if is_stale:
+                request.stale.count -= chunk.count
+            if request.stage is Stage.OVER or (is_stale and request.stale.is_dropped):
                 continue
-            if request.num_computed_tokens - request.num_in_flight_tokens == request.num_tokens:
-                request.grow(self.shape.hash_tokens)
+            if chunk.end == request.num_tokens:
+                wrong_count = request.generate(chunk.drafts, self.shape.hash_tokens)
+                request.num_computed_tokens -= 0 if is_stale else wrong_count
             if request.num_tokens > request.goal:
-                self.running.remove(request)
+                (self.running if request in self.running else self.waiting).remove(request)
                 self._finish(request)
         for load in ended:
             self._end_load(load)

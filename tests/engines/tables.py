@@ -9,12 +9,16 @@ from kvstow.client.engines.offload.shape import Shape
 class Tables:
     """The tables of all requests, which keep them.
 
+    Args:
+        defers: blocks that a step under way may write are given back when it has ended.
+
     Attributes:
         shape, pool: of the blocks.
         handed_out: what each request was given in the step that is being planned.
     """
 
-    def __init__(self, shape: Shape, pool: Pool) -> None:
+    def __init__(self, shape: Shape, pool: Pool, defers: bool) -> None:
+        self._defers = defers
         self.shape = shape
         self.pool = pool
         self._last_step = 0
@@ -105,10 +109,10 @@ class Tables:
                 self.pool.cache((group, key), block)
 
     def give_back(self, request: Request) -> None:
-        """Give its blocks back, when the steps under way that may write them have ended."""
+        """Give its blocks back, if need be when the steps under way that may write them have ended."""
         self.handed_out.pop(request, None)
         for table in request.tables:
-            if request.num_in_flight_tokens:
+            if self._defers and request.num_in_flight_tokens:
                 self._unfreed.append((self._last_step, table))
             else:
                 self.pool.give_back(table)

@@ -3,7 +3,8 @@
 import pytest
 
 from engines.driving import LARGE, PROMPT, full_keys, run, step_until, stored_keys
-from engines.engine import STEP_TOKENS, SimulatedEngine
+from engines.engine import SimulatedEngine
+from engines.manners import STEP_TOKENS
 from engines.request import Stage
 from kvstow.client.engines.offload.shape import GroupShape, Shape
 

@@ -1,9 +1,12 @@
 """A load is not sent while a step under way may still write its blocks."""
 
-from engines.driving import LARGE, PROMPT, run
+import pytest
+
+from engines.driving import LARGE, PROMPT, full_keys, run, step_until, stored_keys
 from engines.engine import SimulatedEngine
-from engines.request import Request
+from engines.request import Request, Stage
 from kvstow.client.engines.offload.engine import Written
+from kvstow.client.engines.offload.shape import GroupShape, Shape
 from kvstow.client.engines.offload.steps import Report
 
 
@@ -26,3 +29,27 @@ def test_a_load_waits_until_the_step_has_ended_that_zeroes_its_blocks() -> None:
     half.step(Written())
     assert [copy.blocks for copy in session.copies] == [set(table)]
     half.hear(Report(following.number, session.attach()))
+
+
+@pytest.mark.parametrize("aborted", [False, True], ids=["preempted", "aborted"])
+def test_a_load_waits_until_the_step_has_ended_that_may_write_its_blocks_for_another(
+    aborted: bool,
+) -> None:
+    """Steps are planned ahead, and a request loses its blocks to a load while one is under way."""
+    shape = Shape((GroupShape(2),), hash_tokens=2, block_count=7)
+    engine = SimulatedEngine(shape, ahead=True, defers=False)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    first = engine.add(bytes(range(100, 110)), 0, False)
+    step_until(engine, lambda: first.num_in_flight_tokens)
+    written = set(first.tables[0])
+    second = engine.add(PROMPT, 0, False)
+    if aborted:
+        engine.abort(first)
+    else:
+        engine.preempt_all()
+    engine.step()
+    assert second.stage is Stage.LOADING
+    assert written & set(second.tables[0])
+    step_until(engine, lambda: not engine.is_busy)
+    assert full_keys(PROMPT, 10) <= stored_keys(engine)

@@ -33,13 +33,22 @@ class Interleavings(RuleBasedStateMachine):
         lazy=st.booleans(),
         urgent_first=st.booleans(),
         ahead=st.booleans(),
+        defers=st.booleans(),
+        drafts=st.sampled_from([0, 0, 2]),
         max_keys=st.sampled_from([2, 3, 6, 100]),
     )
     def begin(
-        self, shape: Shape, lazy: bool, urgent_first: bool, ahead: bool, max_keys: int
+        self,
+        shape: Shape,
+        lazy: bool,
+        urgent_first: bool,
+        ahead: bool,
+        defers: bool,
+        drafts: int,
+        max_keys: int,
     ) -> None:
         self.engine.half.close(0)
-        self.engine = SimulatedEngine(shape, lazy, urgent_first, ahead)
+        self.engine = SimulatedEngine(shape, lazy, urgent_first, ahead, defers, drafts)
         self.engine.session.faults.max_keys = max_keys
 
     @rule(

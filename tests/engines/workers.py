@@ -56,20 +56,21 @@ class SimulatedWorkers:
         assert all(view.wait(number, -1) for number in step.fences)
 
     def _attend(self, chunk: Chunk, group: int) -> bool:
-        """Whether all that is attended to is what the request's tokens make it."""
-        shape, tokens = self._shape.groups[group], chunk.request.tokens
+        """Whether all that is attended to is what the request's tokens make it; wrong guesses may lie behind it."""
+        shape, tokens = self._shape.groups[group], chunk.tokens
         first = shape.first_needed(chunk.start)
         ends = [*range((first + 1) * shape.block_tokens, chunk.start + 1, shape.block_tokens)]
         if chunk.start % shape.block_tokens:
             ends.append(chunk.start)
         blocks = [chunk.tables[group][(end - 1) // shape.block_tokens] for end in ends]
+        contents = map(self._memory.read, blocks)
         return all(
-            self._memory.read(block)[:2] == (group, tokens[:end])
-            for block, end in zip(blocks, ends, strict=True)
+            (content.group, content.key[:end]) == (group, tokens[:end])
+            for content, end in zip(contents, ends, strict=True)
         )
 
     def _compute(self, chunk: Chunk, group: int, is_right: bool) -> None:
-        block_tokens, tokens = self._shape.groups[group].block_tokens, chunk.request.tokens
+        block_tokens, tokens = self._shape.groups[group].block_tokens, chunk.tokens
         for token in range(chunk.start, chunk.start + chunk.count):
             block = chunk.tables[group][token // block_tokens]
             version = self._memory.version

@@ -71,14 +71,15 @@ class Load:
         parts: at least one.
         wanted: the request is not over.
         since: when it was admitted.
-        after: the step that must have ended first, because it writes its blocks.
+        after: the step that must have ended first, because it writes its blocks, or may still write
+            them for whoever had them before; None until it is known.
     """
 
     tracked: Tracked
     parts: Sequence[Part]
     wanted: bool = True
     since: float = 0.0
-    after: int = 0
+    after: int | None = None
 
     @property
     def numbers(self) -> list[int]:
@@ -161,6 +162,8 @@ class Loads:
                 self._ended.append((load, EndedLoad(load.tracked.request.request_id)))
                 continue
             numbers = load.numbers
+            if load.after is None:
+                load.after = step - 1
             if not set(numbers).isdisjoint(overwritten):
                 load.after = step
             if load.after > ended_step or self._blocks.readers(numbers):
