@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import bench_copies, bench_index, bench_interference, bench_rpc, goals
+from . import bench_copies, bench_index, bench_interference, bench_rpc, bench_zeroing, goals
 from .machine import machine
 from .part import Bench
 from .scale import Scale
@@ -25,6 +25,7 @@ BENCHES: Mapping[str, Bench] = {
     "interference": Bench(
         bench_interference.parts, bench_interference.tables, bench_interference.goals
     ),
+    "zeroing": Bench(bench_zeroing.parts, bench_zeroing.tables, bench_zeroing.goals),
 }
 
 
