@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
+from core.rare_rules import RareRules, any_flight, any_session, any_space, picks
 from core.upkeep_rules import UpkeepRules
 from kvstow.server.core.lookups import LookupOptions
 from kvstow.server.core.types import (
     BlockFailure,
-    GroupBlocks,
     GroupKeys,
     Hold,
     KeyState,
@@ -33,13 +33,10 @@ from support.ledger_model import (
     identity,
 )
 
-any_session = precondition(lambda self: self.readers)
-any_flight = precondition(lambda self: self.flown)
-picks = st.integers(0, 99)
 keys_strategy = st.lists(st.sampled_from(KEYS), min_size=1, max_size=6, unique=True)
 
 
-class LedgerMachine(UpkeepRules):
+class LedgerMachine(UpkeepRules, RareRules):
     """Models with different slot sizes share a pool of a few extents; the freed slots of some are zeroed."""
 
     @initialize(
@@ -182,6 +179,12 @@ class LedgerMachine(UpkeepRules):
             self.finish(0, set())
 
     @any_session
+    @rule(pick=picks, keys=keys_strategy, changed=st.booleans())
+    def store_twice(self, pick: int, keys: list[bytes], changed: bool) -> None:
+        if self._begun(lambda: self.store(pick, keys, False)):
+            self.repeat(0, changed)
+
+    @any_session
     @rule(pick=picks, keys=keys_strategy, finish=st.booleans(), failed=st.sets(st.integers(0, 2)))
     def load_at_once(self, pick: int, keys: list[bytes], finish: bool, failed: set[int]) -> None:
         if self._begun(lambda: self.load(pick, keys, likely=True, with_lease=True)):
@@ -237,32 +240,9 @@ class LedgerMachine(UpkeepRules):
             assert bool(abandoned) == flight.running
             self._abandon(flight_id, flight)
 
-    @any_flight
-    @rule(pick=picks)
-    def repeat(self, pick: int) -> None:
-        """A retried call is answered as the first time and changes nothing."""
-        flight_id = self._flown(pick)
-        session, transfer = flight_id
-        flight = self.flying.get(flight_id)
-        if flight is None or session not in self.readers or flight.plan.kind is TransferKind.STORE:
-            return
-        keys = [flight.keys[position] for position in sorted(flight.keys)]
-        blocks = list(range(len(keys)))
-        plan = self.ledger.begin_load(
-            session,
-            transfer,
-            flight.generation,
-            [GroupBlocks(0, keys, blocks)],
-            lease=None,
-            deadline_s=30.0,
-            now=self.now,
-        )
-        assert plan.repeated
-        assert plan.copies == flight.plan.copies
-
     # Reset
 
-    @precondition(lambda self: self.generation)
+    @any_space
     @rule(data=st.data())
     def reset(self, data: st.DataObject) -> None:
         space = data.draw(st.sampled_from(sorted(self.generation)))
@@ -273,16 +253,13 @@ class LedgerMachine(UpkeepRules):
         assert result.dropped_count == ready
         assert result.generation == self.generation[space] + 1
         self.generation[space] = result.generation
-        self.stored = {name: token for name, token in self.stored.items() if name[0] != space}
         queued = [
             (name, flight)
             for name, flight in self.flying.items()
             if flight.space == space and not flight.abandoned and not flight.running
         ]
         assert result.ended_count == len(queued)
-        for name, flight in list(self.flying.items()):
-            if flight.space == space and not flight.abandoned:
-                self._abandon(name, flight)
+        self._lose(space)
         left = Counter(
             flight.plan.kind for flight in self.flying.values() if flight.space == space
         )

@@ -73,6 +73,7 @@ class LedgerModel(RuleBasedStateMachine):
         self.flying: dict[tuple[SessionId, TransferId], Flight] = {}
         self.readers: dict[SessionId, Reader] = {}
         self.flown: list[tuple[SessionId, TransferId]] = []
+        self.asked: dict[tuple[SessionId, TransferId], list[GroupBlocks]] = {}
 
     # What holds after every step
 
@@ -170,14 +171,9 @@ class LedgerModel(RuleBasedStateMachine):
         batch = [GroupBlocks(0, keys, list(range(len(keys))))]
         transfer = TransferId(self.last_transfer)
         before = self.ledger.snapshot(now=self.now)
+        self.asked[session, transfer] = batch
         try:
-            if kind is TransferKind.STORE:
-                return self.ledger.begin_store(
-                    session, transfer, generation, batch, deadline_s=30.0, now=self.now
-                )
-            return self.ledger.begin_load(
-                session, transfer, generation, batch, lease=lease, deadline_s=30.0, now=self.now
-            )
+            return self._send(kind, session, transfer, generation, batch, lease)
         except StaleGeneration:
             assert stale
         except KeyNotReady:
@@ -186,6 +182,23 @@ class LedgerModel(RuleBasedStateMachine):
             assert sum(name[0] == session for name in self.flying) == 6
         assert self.ledger.snapshot(now=self.now) == before
         return None
+
+    def _send(
+        self,
+        kind: TransferKind,
+        session: SessionId,
+        transfer: TransferId,
+        generation: int,
+        batch: list[GroupBlocks],
+        lease: LeaseId | None,
+    ) -> TransferPlan:
+        if kind is TransferKind.STORE:
+            return self.ledger.begin_store(
+                session, transfer, generation, batch, deadline_s=30.0, now=self.now
+            )
+        return self.ledger.begin_load(
+            session, transfer, generation, batch, lease=lease, deadline_s=30.0, now=self.now
+        )
 
     def _check_statuses(
         self, space: SpaceId, keys: list[bytes], before: list[KeyState], plan: TransferPlan
