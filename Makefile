@@ -194,15 +194,16 @@ gpu-kernel: $(SETUP) ## make the PTX of the GPU kernel from its source, and asse
 
 GPU_PYTHON ?= python3
 GPU_DEPS := .gpu-check
-GPU_PACKAGES := pydantic pydantic-core pydantic-settings annotated-types typing-inspection \
-	python-dotenv structlog grpcio-health-checking==1.71.2 grpcio-reflection==1.71.2
+GPU_PACKAGES := pydantic-settings structlog
+GPU_GRPC_PACKAGES := grpcio-health-checking==1.71.2 grpcio-reflection==1.71.2
+GPU_PYTHON_VERSION := --only-binary=:all: --python-version 3.12 --platform manylinux2014_x86_64
 
 gpu-check-deps: $(SETUP) ## make the folder .gpu-check, for machines with a GPU and Python 3.12 but no package index
 	@rm -rf $(GPU_DEPS)
 	$(PIP) install --target $(GPU_DEPS) --no-deps .
 	@rm -rf $(GPU_DEPS)/kvstow $(GPU_DEPS)/bin
-	$(PIP) install --target $(GPU_DEPS) --no-deps --only-binary=:all: --python-version 3.12 \
-		--platform manylinux2014_x86_64 $(GPU_PACKAGES)
+	$(PIP) install --target $(GPU_DEPS) $(GPU_PYTHON_VERSION) $(GPU_PACKAGES)
+	$(PIP) install --target $(GPU_DEPS) $(GPU_PYTHON_VERSION) --no-deps $(GPU_GRPC_PACKAGES)
 
 gpu-check: ## run the check that needs a GPU: under 8 minutes, a table last, gpu-check.json
 	PYTHONPATH=proto:server:client:$(GPU_DEPS) $(GPU_PYTHON) -m bench.gpu_check \

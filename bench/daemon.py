@@ -13,6 +13,9 @@ from kvstow.client import Client, Unreachable
 from kvstow.v1.cache_pb2 import SERVER_STATE_READY
 
 START_S = 60.0
+END_S = 60.0
+"""Longer than the grace time of its copies and what comes after it."""
+
 POLL_S = 0.05
 
 
@@ -32,7 +35,11 @@ def running_daemon(**settings: object) -> Iterator[str]:
             yield f"unix:{socket}"
         finally:
             daemon.terminate()
-            daemon.wait()
+            try:
+                daemon.wait(END_S)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                raise
 
 
 def _flag(name: str, value: object) -> str:

@@ -1,38 +1,81 @@
 """The daemon of the check: kvstowd in a process of its own, as it is installed."""
 
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from urllib.request import urlopen
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from bench.daemon import running_daemon
 
-from .plan import Plan
+from .gpu import Served
+from .plan import GIB, Plan
 from .report import Report
 
-GIB = 1 << 30
+GRACE_S = 5.0
+"""What copies are given at the end; there are none then, unless something is wrong."""
 
 
 @contextmanager
-def served_on_gpu(plan: Plan, report: Report) -> Iterator[str]:
-    """A daemon with a page-locked pool, and how long that took; gives its target."""
-    seconds = {}
-    for pin in (False, True):
+def served_on_gpu(plan: Plan, report: Report, *, kernel: bool = False) -> Iterator[Served]:
+    """A daemon with a page-locked pool; says how long that took, and how long its end.
+
+    Args:
+        plan: sizes.
+        report: told of it.
+        kernel: whether a kernel copies; if not, a daemon is started without page-locking before, for comparison.
+    """
+    settings = {
+        "pool_size": plan.pool_bytes,
+        "cuda": "on",
+        "copy_threads": 8,
+        "log_level": "info",
+        "drain_grace_s": GRACE_S,
+    }
+    if not kernel:
+        unpinned_s = _start_unpinned(settings)
+    began, port = time.monotonic(), _free_port()
+    settings |= {
+        "metrics_listen": f"127.0.0.1:{port}",
+        "cuda_copies": "kernel" if kernel else "dma",
+    }
+    with running_daemon(**settings) as target:
+        took = time.monotonic() - began
+        if not kernel:
+            report.numbers |= {"start unpinned": unpinned_s, "start": took}
+            size = plan.pool_bytes / GIB
+            words = f"{took:.1f} s, {took - unpinned_s:.1f} s of them to page-lock {size:.0f} GiB"
+            report.add("daemon", "start until ready", words)
+        yield Served(target, lambda: _methods(port))
         began = time.monotonic()
-        settings = {
-            "pool_size": plan.pool_bytes,
-            "cuda": "on",
-            "pin": pin,
-            "copy_threads": 8,
-            "log_level": "info",
-        }
-        with running_daemon(**settings) as target:
-            seconds[pin] = time.monotonic() - began
-            if pin:
-                size = plan.pool_bytes / GIB
-                pinning = seconds[True] - seconds[False]
-                report.numbers |= {"start unpinned": seconds[False], "start": seconds[True]}
-                result = (
-                    f"{seconds[True]:.1f} s, {pinning:.1f} s of them to page-lock {size:.0f} GiB"
-                )
-                report.add("daemon", "start until ready", result)
-                yield target
+    if not kernel:
+        took = time.monotonic() - began
+        report.count("end", took)
+        report.add("daemon", "from SIGTERM to its end", f"{took:.1f} s")
+
+
+def _start_unpinned(settings: dict[str, object]) -> float:
+    began = time.monotonic()
+    with running_daemon(**settings, pin=False):
+        return time.monotonic() - began
+
+
+def _methods(port: int) -> list[str]:
+    """How the copies of the GPUs in use are made, by the daemon's metrics."""
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10.0) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    return [
+        sample.labels["method"]
+        for family in families
+        for sample in family.samples
+        if sample.name == "kvstow_copy_method" and sample.labels["device"] != "host"
+    ]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

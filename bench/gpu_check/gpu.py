@@ -2,11 +2,25 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from kvstow.v1 import cache_pb2
 
 WORD_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A daemon.
+
+    Args:
+        target: where it is reached.
+        methods: says how the copies of the GPUs in use are made.
+    """
+
+    target: str
+    methods: Callable[[], list[str]]
 
 
 class Ring(Protocol):

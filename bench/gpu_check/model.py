@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +13,8 @@ from kvstow.client import Client, CudaEvent, CudaMemory, Region
 from kvstow.server.config import Config
 from kvstow.server.daemon import Daemon
 from kvstow.server.daemon.devices import Hardware
+from kvstow.server.device.base import Device
+from kvstow.server.device.handles import HOST
 from kvstow.server.device.pool import HostPool
 from kvstow.server.rpc.options import ServerOptions
 from kvstow.server.rpc.server import RpcServer
@@ -19,7 +22,7 @@ from support.driver_model_world import Allocation, Bytes, EngineProcess, World
 from support.machines import GpuMachine
 
 from .checks import store_without_end
-from .gpu import WORD_BYTES
+from .gpu import WORD_BYTES, Served
 from .plan import Plan
 
 GPU_BYTES = 1 << 30
@@ -169,9 +172,9 @@ class ModelVictim:
 
 
 @contextmanager
-def served_on_model(plan: Plan) -> Iterator[tuple[str, ModelGpu]]:
-    """A daemon in this process; gives its target and a GPU."""
-    machine = GpuMachine(watchdog_s=30.0)
+def served_on_model(plan: Plan, *, kernel: bool = False) -> Iterator[tuple[Served, ModelGpu]]:
+    """A daemon in this process, whose copies a kernel may make, and a GPU."""
+    machine = GpuMachine(watchdog_s=30.0, kernel=kernel)
     config = Config(pool_size=plan.pool_bytes, extent_size=1 << 18, session_grace_s=0.5)
     pool = HostPool(config.pool_size)
     device = machine.device(pool, config, None)
@@ -188,10 +191,15 @@ def served_on_model(plan: Plan) -> Iterator[tuple[str, ModelGpu]]:
         server.start()
         daemon.set_ready()
         try:
-            yield f"unix:{socket}", ModelGpu(machine.world)
+            yield Served(f"unix:{socket}", partial(_methods, device)), ModelGpu(machine.world)
             daemon.check()
         finally:
             daemon.close()
             server.stop(0)
             pool.close()
         machine.check()
+
+
+def _methods(device: Device) -> list[str]:
+    """How the copies of the GPUs are made."""
+    return [found.copies for found in device.health() if found.device != HOST]

@@ -3,8 +3,9 @@
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from kvstow.client import Client, KvstowError, Transfer
 
@@ -22,19 +23,36 @@ Batch = tuple[list[bytes], list[int]]
 
 def measure_rates(client: Client, gpu: Gpu, plan: Plan, report: Report) -> None:
     """Store, load and both at once, for each size of a piece."""
-    plain = gpu.plain_rates(min(plan.rate_bytes, 1 << 30))
-    for way, rate in plain.items():
-        report.numbers[f"plain {way}"] = rate
-        report.add("rate", f"one large copy, {way}", f"{rate / 1e9:.1f} GB/s")
+    plain: dict[str, float] = {}
+
+    def measure_plain() -> None:
+        plain.update(gpu.plain_rates(min(plan.rate_bytes, 1 << 30)))
+        for way, rate in plain.items():
+            report.count(f"plain {way}", rate)
+            report.add("rate", f"one large copy, {way}", f"{rate / 1e9:.1f} GB/s")
+
+    report.run("rate of one large copy", measure_plain)
     for piece_bytes in plan.rate_pieces:
-        count = max(1, min(plan.rate_bytes // piece_bytes, 4 * plan.most_blocks))
-        with CheckEngine(client, gpu, piece_bytes, 2 * count) as engine:
-            rates = _rates(engine, plan, piece_bytes, count)
-        rates["swap"] = gpu.swap_rate(piece_bytes, min(count, 2048))
-        for way, rate in rates.items():
-            ratio = rate / plain.get(way, plain["store"])
-            verdict = _verdict(way, piece_bytes, ratio) if plan.judged else SAID
-            _report_rate(report, way, piece_bytes, rate, f"{ratio:.2f}", verdict)
+        part = partial(_measure_rate, client, gpu, plan, report, plain, piece_bytes)
+        report.run(f"rate {piece_bytes >> 10} KiB", part)
+
+
+def _measure_rate(
+    client: Client,
+    gpu: Gpu,
+    plan: Plan,
+    report: Report,
+    plain: Mapping[str, float],
+    piece_bytes: int,
+) -> None:
+    count = max(1, min(plan.rate_bytes // piece_bytes, 4 * plan.most_blocks))
+    with CheckEngine(client, gpu, piece_bytes, 2 * count) as engine:
+        rates = _rates(engine, plan, piece_bytes, count)
+    rates["swap"] = gpu.swap_rate(piece_bytes, min(count, 2048))
+    for way, rate in rates.items():
+        ratio = rate / plain.get(way, plain["store"])
+        verdict = _verdict(way, piece_bytes, ratio) if plan.judged else SAID
+        _report_rate(report, way, piece_bytes, rate, f"{ratio:.2f}", verdict)
 
 
 def _rates(engine: CheckEngine, plan: Plan, piece_bytes: int, count: int) -> dict[str, float]:
@@ -80,7 +98,7 @@ def _report_rate(
     report: Report, way: str, piece_bytes: int, rate: float, ratio: str, verdict: str
 ) -> None:
     what = "store, block by block by the engine" if way == "swap" else way
-    report.numbers[f"{way} {piece_bytes >> 10} KiB"] = rate
+    report.count(f"{way} {piece_bytes >> 10} KiB", rate)
     report.add(
         "rate", f"{piece_bytes >> 10} KiB, {what}", f"{rate / 1e9:.1f} GB/s, {ratio}", verdict
     )
@@ -97,7 +115,8 @@ def measure_latency(client: Client, gpu: Gpu, plan: Plan, report: Report) -> Non
             taken.append(time.perf_counter() - began)
     taken.sort()
     middle, high = statistics.median(taken), taken[int(len(taken) * 0.99)]
-    report.numbers |= {"latency median": middle, "latency 99th": high}
+    report.count("latency median", middle)
+    report.count("latency 99th", high)
     result = f"median {middle * 1e6:.0f} us, 99th of a hundred {high * 1e6:.0f} us"
     report.add("latency", "a store of one block of 64 KiB, with a fence", result)
 
@@ -111,16 +130,16 @@ def measure_interference(client: Client, gpu: Gpu, plan: Plan, report: Report) -
             time.sleep(plan.multiply_s)
         with _copying(engine, count) as busy:
             during = gpu.multiply(plan.multiply_s)
-    report.numbers |= {"product alone ms": alone, "product under copies ms": during}
+    report.count("product alone ms", alone)
+    report.count("product under copies ms", during)
+    report.count("copies alone", quiet.rate)
+    report.count("copies under products", busy.rate)
     result = (
         f"{alone:.3f} ms alone, {during:.3f} ms under copies both ways: {during / alone:.3f} times"
     )
     report.add("interference", "a matrix product", result)
     result = f"{quiet.rate / 1e9:.1f} GB/s alone, {busy.rate / 1e9:.1f} GB/s under products"
     report.add("interference", "copies both ways, 64 KiB", result)
-    report.add(
-        "interference", "copies by kernels", "there are none: the daemon uses the copy engines"
-    )
 
 
 class _Copies:

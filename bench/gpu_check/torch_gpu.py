@@ -1,6 +1,7 @@
 """The GPU by way of torch."""
 
 import os
+import select
 import subprocess
 import sys
 import time
@@ -17,6 +18,9 @@ from .gpu import WORD_BYTES
 
 SLEEP_CYCLES = 6_000_000
 """Some milliseconds: longer than a call and the copy of a block."""
+
+VICTIM_S = 60.0
+"""How long the engine that is to be killed may take to its first store."""
 
 _MATRIX = 8192
 _PRODUCTS = 20
@@ -164,9 +168,10 @@ class TorchGpu:
         command = [sys.executable, "-m", "bench.gpu_check.victim", target]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            if process.stdout.readline().strip() != "storing":
-                raise RuntimeError("the engine that is to be killed did not come so far")
             try:
+                ready, _, _ = select.select([process.stdout], [], [], VICTIM_S)
+                if not ready or process.stdout.readline().strip() != "storing":
+                    raise RuntimeError("the engine that is to be killed did not come so far")
                 yield TorchVictim(process)
             finally:
                 process.kill()

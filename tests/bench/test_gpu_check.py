@@ -1,6 +1,8 @@
 """The check that needs a GPU is sound: its whole plan runs over the model, and its kernels do what they say."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,11 +10,16 @@ import pytest
 
 from bench.gpu_check.__main__ import main
 from bench.gpu_check.daemons import served_on_gpu
-from bench.gpu_check.plan import ON_A_GPU
+from bench.gpu_check.model import ModelGpu, served_on_model
+from bench.gpu_check.plan import DRY, ON_A_GPU
 from bench.gpu_check.report import FAILED, OK, Report
+from bench.gpu_check.speed import measure_rates
 from bench.gpu_check.torch_gpu import TorchBuffer
 from device.stub import compiled, library
 from kvstow.client import Client
+from support.waiting import DEADLINE_S, wait_for
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_plan_runs_over_the_model_and_finds_what_it_should(
@@ -21,27 +28,90 @@ def test_the_plan_runs_over_the_model_and_finds_what_it_should(
     assert main(["--dry-run", "--json", str(tmp_path / "out.json")]) == 0
     written = json.loads((tmp_path / "out.json").read_text())
     verdicts = {row["part"]: row["verdict"] for row in written["rows"] if row["verdict"]}
-    assert verdicts == dict.fromkeys(("daemon", "bytes", "fences", "suspension", "death"), OK)
+    parts = ("daemon", "bytes", "copies", "fences", "suspension", "death")
+    assert verdicts == dict.fromkeys((*parts, "kernel: bytes", "kernel: copies"), OK)
+    for way in ("", "kernel: "):
+        for number in ("store 64 KiB", "both 4 KiB", "product under copies ms", "latency median"):
+            assert written["numbers"][way + number] > 0
+    assert "gpu" in written["facts"]
     (without,) = [row for row in written["rows"] if row["what"].startswith("without")]
     assert "0 stores and 0 loads" not in without["result"]
     assert capsys.readouterr().out.endswith("everything is as promised\n")
 
 
+HANGS = """
+import subprocess, sys, time
+from pathlib import Path
+from bench.gpu_check.report import OK, Report
+
+report = Report({"gpu": "none"}, 60.0, Path(sys.argv[1]))
+child = subprocess.Popen(["sleep", "600"])
+print(child.pid, flush=True)
+with report.ending_after(0.5):
+    report.run("first", lambda: report.add("first", "it", "was done", OK))
+    report.run("second", lambda: time.sleep(600))
+"""
+
+
+def test_what_hangs_is_said_and_written_and_what_was_started_is_ended(tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    command = [sys.executable, "-c", HANGS, str(out)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=DEADLINE_S
+    )
+    assert done.returncode == 1
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["part"], row["verdict"]) for row in rows] == [("first", OK), ("second", FAILED)]
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "NOT everything is as promised"
+    assert lines[-2].startswith("second  hangs")
+    child = Path(f"/proc/{lines[0]}/cmdline")
+    wait_for(lambda: not child.exists() or not child.read_bytes(), "the end of what was started")
+
+
+def test_what_is_there_is_written_after_each_part(tmp_path: Path) -> None:
+    report = Report({}, 60.0, tmp_path / "out.json")
+    report.run("one", lambda: report.add("one", "it", "was done", OK))
+    assert json.loads((tmp_path / "out.json").read_text())["rows"][0]["part"] == "one"
+
+
+class BreaksAtSome(ModelGpu):
+    """Cannot copy blocks of 4 KiB."""
+
+    def swap_rate(self, piece_bytes: int, count: int) -> float:
+        if piece_bytes == 4096:
+            raise RuntimeError("CUDA error: out of memory")
+        return super().swap_rate(piece_bytes, count)
+
+
+def test_a_step_that_breaks_loses_no_other(tmp_path: Path) -> None:
+    report = Report({}, 60.0)
+    with served_on_model(DRY) as (served, gpu), Client(served.target) as client:
+        measure_rates(client, BreaksAtSome(gpu.world), DRY, report)
+    broken = [row for row in report.rows if row.verdict == FAILED]
+    assert [(row.part, row.result) for row in broken] == [
+        ("rate 4 KiB", "RuntimeError: CUDA error: out of memory")
+    ]
+    assert report.numbers["store 64 KiB"] > 0
+
+
 @compiled
+@pytest.mark.parametrize("kernel", [False, True])
 def test_the_daemon_starts_with_a_driver_unpinned_and_pinned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernel: bool
 ) -> None:
     (tmp_path / "libcuda.so.1").symlink_to(library("13"))
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     report = Report({}, limit_s=60.0)
     with (
-        served_on_gpu(replace(ON_A_GPU, pool_bytes=64 << 20), report) as target,
-        Client(target) as client,
+        served_on_gpu(replace(ON_A_GPU, pool_bytes=64 << 20), report, kernel=kernel) as served,
+        Client(served.target) as client,
     ):
         info = client.server_info()
         assert info.pinned
         assert len(info.gpus) == 2
-    assert report.numbers.keys() >= {"start", "start unpinned"}
+        assert served.methods() == [], "no GPU is in use"
+    assert report.numbers.keys() == (set() if kernel else {"start", "start unpinned", "end"})
 
 
 def test_what_breaks_keeps_nothing_else_from_being_done_and_is_not_passed() -> None:

@@ -111,6 +111,7 @@ class GpuMachine:
         seed: decides the order of what nothing orders.
         watchdog_s: how long a call may take before its GPU counts as stuck.
         limit_s: how long others wait for a GPU that does not count as stuck.
+        kernel: whether a kernel makes the copies.
 
     Attributes:
         world: the GPUs.
@@ -123,11 +124,14 @@ class GpuMachine:
         seed: int = 0,
         watchdog_s: float = WATCHDOG_S,
         limit_s: float = LIMIT_S,
+        *,
+        kernel: bool = False,
     ) -> None:
         self.world = World(gpu_count, seed)
         self.driver = DriverModel(self.world)
         self._watchdog_s = watchdog_s
         self._limit_s = limit_s
+        self._kernel = kernel
 
     def device(self, pool: HostPool, config: Config, kernel: CopyKernel | None) -> Device:
         """See `Machine.device`."""
@@ -139,6 +143,7 @@ class GpuMachine:
             piece_bytes=config.piece_size,
             chunk_bytes=CHUNK_BYTES,
             limit_s=self._limit_s,
+            kernel=self._kernel,
         )
         cuda.pin(lambda done_bytes: None)
         return Devices(HostDevice(pool, config.copy_threads, config.piece_size, kernel), cuda)
