@@ -3,11 +3,13 @@
 import signal
 import sys
 import threading
+from functools import partial
 
 import grpc
+import pytest
 
 from kvstow.v1 import admin_pb2, cache_pb2, cache_pb2_grpc, debug_pb2, transfer_pb2
-from rpc.rig import PATIENCE_S, Engine, Served, config, metadata, served
+from rpc.rig import PATIENCE_S, Engine, Served, config, metadata, refused, served
 from support.processes import running_process
 from support.waiting import wait_for
 
@@ -92,6 +94,39 @@ def test_events_come_without_other_traffic_and_resume_where_the_reader_was() -> 
             seen.extend(next(again).events)
         assert [(event.sequence, event.transfer_ended.transfer_id) for event in seen] == [(2, 2)]
         again.cancel()
+
+
+def test_a_stream_that_nobody_reads_keeps_every_report_and_nobody_else_waiting() -> None:
+    """More than fits into the connection waits in the daemon, which takes no more than it may keep."""
+    limit = 300
+    with served(config(max_transfers=limit)) as daemon:
+        engine = Engine(daemon)
+        stream = daemon.cache.Watch(cache_pb2.WatchRequest(session_id=engine.session_id))
+        next(stream)
+        long_report = debug_pb2.Fault(fail=debug_pb2.FailBlocks(reason="x" * 1000))
+        daemon.debug.AddFault(debug_pb2.AddFaultRequest(fault=long_report))
+        for number in range(1, limit + 1):
+            request = engine.store_request(number, [number])
+            wait_for(partial(accepted, daemon, request), "a store that is accepted")
+        with pytest.raises(grpc.RpcError) as refusal:
+            daemon.cache.Store(engine.store_request(limit + 1, [limit + 1]))
+        assert refused(refusal.value)[1] == "TOO_MANY_TRANSFERS"
+
+        seen: list[cache_pb2.Event] = []
+        while len(seen) < limit:
+            seen.extend(next(stream).events)
+        assert [event.sequence for event in seen] == list(range(1, limit + 1))
+        ended = [event.transfer_ended.transfer_id for event in seen]
+        assert sorted(ended) == list(range(1, limit + 1))
+        daemon.cache.Acknowledge(
+            cache_pb2.AcknowledgeRequest(session_id=engine.session_id, sequence=limit)
+        )
+        assert accepted(daemon, engine.store_request(limit + 1, [limit + 1]))
+        stream.cancel()
+
+
+def accepted(daemon: Served, request: cache_pb2.StoreRequest) -> bool:
+    return bool(daemon.cache.Store(request).accepted_count)
 
 
 def test_streams_leave_threads_for_the_others() -> None:
