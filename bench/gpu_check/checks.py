@@ -9,7 +9,7 @@ from functools import partial
 
 from kvstow.client import Client, KvstowError
 
-from .engine import WAIT_S, CheckEngine, CheckError, done, new_keys
+from .engine import WAIT_S, CheckEngine, CheckError, done, new_keys, scattered
 from .gpu import Gpu, Served
 from .plan import Plan
 from .report import FAILED, MISSED, OK, Report
@@ -36,7 +36,8 @@ def _check_bytes(client: Client, gpu: Gpu, plan: Plan, report: Report, piece_byt
     wrong, compared, room = 0, 0, 2 * max(plan.counts)
     with CheckEngine(client, gpu, piece_bytes, room) as engine:
         for seed, count in enumerate(plan.counts):
-            source, target = list(range(count)), list(range(room - 1, room - 1 - count, -1))
+            source = scattered(count) if seed % 2 else list(range(count))
+            target = list(range(room - 1, room - 1 - count, -1))
             keys = new_keys(count)
             engine.buffer.fill(source, seed * 10_000)
             done(engine.store(keys, source))

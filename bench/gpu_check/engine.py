@@ -1,6 +1,7 @@
 """An engine of the check: one rank, blocks of one piece each, fences."""
 
 import itertools
+import random
 import uuid
 from collections.abc import Sequence
 
@@ -45,6 +46,13 @@ def identity(piece_bytes: int, name: str = "") -> Identity:
 def new_keys(count: int) -> list[bytes]:
     """Keys that nobody has used."""
     return [next(_numbers).to_bytes(KEY_BYTES, "big") for _ in range(count)]
+
+
+def scattered(count: int) -> list[int]:
+    """Blocks as an engine has them after a while: those that lay next to each other would be copied as one large piece."""
+    blocks = list(range(count))
+    random.Random(count).shuffle(blocks)
+    return blocks
 
 
 class CheckEngine(Closing):

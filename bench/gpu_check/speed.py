@@ -9,7 +9,7 @@ from functools import partial
 
 from kvstow.client import Client, KvstowError, Transfer
 
-from .engine import WAIT_S, CheckEngine, CheckError, done, new_keys
+from .engine import WAIT_S, CheckEngine, CheckError, done, new_keys, scattered
 from .gpu import Gpu
 from .plan import KIB, Plan
 from .report import MISSED, OK, SAID, Report
@@ -59,7 +59,7 @@ def _rates(engine: CheckEngine, plan: Plan, piece_bytes: int, count: int) -> dic
     """Bytes a second each way, the best of some rounds."""
     size_bytes = count * piece_bytes
     best = dict.fromkeys(("store", "load", "both"), 0.0)
-    lower = list(range(count))
+    lower = scattered(count)
     for _ in range(ROUNDS):
         stored = list(_cut(new_keys(count), lower, plan.most_blocks))
         best["store"] = max(best["store"], size_bytes / _seconds(engine, stored, []))
@@ -153,7 +153,8 @@ class _Copies:
 def _copying(engine: CheckEngine, count: int) -> Iterator[_Copies]:
     """Store and load without end while the block runs."""
     copies, stop = _Copies(), threading.Event()
-    lower, upper = list(range(count)), list(range(count, 2 * count))
+    lower = scattered(count)
+    upper = [block + count for block in lower]
 
     def copy() -> None:
         began, moved = time.perf_counter(), 0

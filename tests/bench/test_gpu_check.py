@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from bench.gpu_check.speed import measure_rates
 from bench.gpu_check.torch_gpu import TorchBuffer
 from device.stub import compiled, library
 from kvstow.client import Client
+from kvstow.server.device.cuda.batches import Batch
+from kvstow.server.device.cuda.context import PROBE_BYTES
+from support.driver_model import DriverModel
 from support.waiting import DEADLINE_S, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +77,26 @@ def test_what_is_there_is_written_after_each_part(tmp_path: Path) -> None:
     report = Report({}, 60.0, tmp_path / "out.json")
     report.run("one", lambda: report.add("one", "it", "was done", OK))
     assert json.loads((tmp_path / "out.json").read_text())["rows"][0]["part"] == "one"
+
+
+def test_what_is_timed_are_pieces_of_the_size_that_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neighbours on both sides would be copied as one."""
+    sizes: Counter[int] = Counter()
+    copy_batch = DriverModel.copy_batch
+
+    def counted(driver: DriverModel, batch: Batch, stream: int) -> None:
+        sizes.update(batch.size.tolist())
+        copy_batch(driver, batch, stream)
+
+    monkeypatch.setattr(DriverModel, "copy_batch", counted)
+    monkeypatch.setattr("support.machines.CHUNK_BYTES", 1 << 20)  # nothing else cuts them
+    plan = replace(DRY, rate_pieces=(4096,), most_blocks=64)
+    with served_on_model(plan) as (served, gpu), Client(served.target) as client:
+        measure_rates(client, gpu, plan, Report({}, 60.0))
+    del sizes[PROBE_BYTES]
+    assert sizes[4096] > 0.9 * sizes.total()
 
 
 class BreaksAtSome(ModelGpu):
