@@ -127,7 +127,17 @@ def test_the_version_is_said() -> None:
     assert (result.exit_code, result.stdout) == (0, f"kvstow {version('kvstow')}\n")
 
 
-COMMANDS = ("spaces", "sessions", "transfers", "reset", "status", "top", "doctor", "why-miss")
+COMMANDS = (
+    "spaces",
+    "sessions",
+    "transfers",
+    "reset",
+    "status",
+    "top",
+    "doctor",
+    "misses",
+    "why-miss",
+)
 CONNECTION = {
     "--target": "KVSTOW_TARGET",
     "--ca-file": "KVSTOW_CA_FILE",

@@ -18,7 +18,7 @@ from support.waiting import wait_for
 PAGE = (Path(__file__).parents[2] / "docs/cli.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 EXAMPLES = re.findall(r"^```console\n\$ kvstow (.*)\n((?:.*\n)*?)```", PAGE, re.MULTILINE)
-HEADINGS = ("space  ", "session  ", "slot size  ", "setting  ", "index  ")
+HEADINGS = ("ago  ", "space  ", "session  ", "slot size  ", "setting  ", "index  ")
 """Begin the line of a table that names its columns."""
 
 JSON = {
@@ -27,6 +27,7 @@ JSON = {
     "spaces": ["spaces"],
     "sessions": ["sessions"],
     "transfers": ["transfers", "--stuck"],
+    "misses": ["misses"],
     "why-miss": ["why-miss", "00" * 16],
     "reset": ["reset", "--all", "--yes"],
     "top": ["top", "--count", "1", "--interval", "0.1"],

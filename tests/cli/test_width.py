@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console, RenderableType
 
-from kvstow.cli import tables, top, why
+from kvstow.cli import misses, tables, top, why
 from kvstow.cli.fates import KeyFate
 from kvstow.cli.listing import NAME, NUMBER, PROSE, Listing, Sentence
 from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2, reset_pb2, transfer_pb2
@@ -52,6 +52,10 @@ INFO = cache_pb2.GetServerInfoResponse(
 RESET = reset_pb2.ResetResult(
     generation=1234, dropped_count=MANY, ended_count=4095, abandoned_stores=4096, abandoned_loads=4097
 )  # fmt: skip
+MISS = admin_pb2.Miss(
+    key=bytes(64), group=63, hit_count=12345, key_count=123456, age_s=86399, lookup_count=MANY,
+    fate=admin_pb2.KEY_FATE_RECLAIMED, fate_age_s=86399, generation=1234,
+)  # fmt: skip
 LISTINGS: dict[str, Callable[[], RenderableType]] = {
     "spaces": lambda: tables.spaces_table([SPACE]),
     "sessions": lambda: tables.sessions_table([SESSION]),
@@ -63,6 +67,7 @@ LISTINGS: dict[str, Callable[[], RenderableType]] = {
         [admin_pb2.Setting(name="socket", value="/a/path" * 20, source="environment")], every=True
     ),
     "top": lambda: top.screen(look(10, 0), look(11, 1 << 30)),
+    "misses": lambda: misses.missed_table(SPACE, [MISS]),
     "why-miss": lambda: why.explanation(
         [bytes(64), bytes(32)], [KeyFate("evicted", 86399, 3), KeyFate("unknown", 0, 4)], 86399
     ),

@@ -48,8 +48,9 @@ def test_the_newest_counts(batches: list[tuple[int, Fate, dict[int, str]]]) -> N
             if found is None or index == FOREIGN_INDEX:
                 continue
             expected[number] = (found, 100.0 - now, 8 if index == INDEX else 7)
-            if (found, index) == (Fate.STORED, OLD_INDEX):
-                expected[number] = (Fate.RESET, 50.0, 7)
+            if found is Fate.STORED:
+                reset, there = (Fate.RESET, 50.0, 7), (Fate.READY, 0.0, 8)
+                expected[number] = reset if index == OLD_INDEX else there
     unknown = (Fate.UNKNOWN, 0.0, 8)
     assert explain(history, [key(number) for number in range(5)]) == [
         expected.get(number, unknown) for number in range(5)

@@ -274,7 +274,7 @@ def unknown_space(request: type[Any], served: Served) -> Any:
     return request(space_id=NOBODY)
 
 
-for name in ("ExplainKeys", "ResetSpace", "DropSpace"):
+for name in ("ExplainKeys", "ListMisses", "ResetSpace", "DropSpace"):
     request = vars(admin_pb2)[f"{name}Request"]
     case(f"{ADMIN}/{name}", "NO_SUCH_SPACE")(partial(unknown_space, request))
 

@@ -1,4 +1,4 @@
-"""ExplainKeys over a socket: what became of keys, and that asking changes nothing."""
+"""ExplainKeys and ListMisses over a socket: what became of keys, and that asking changes nothing."""
 
 from kvstow.server.core.types import Fate
 from kvstow.server.rpc.replies import FATES
@@ -29,6 +29,26 @@ def test_why_keys_are_missing() -> None:
         assert reply.ages_s[0] > 0
         assert (reply.complete, reply.reaches_back_s) == (True, 0.0)
         assert daemon.books() == before
+
+
+def test_where_lookups_ended() -> None:
+    with served(config()) as daemon:
+        engine = Engine(daemon)
+        engine.watch()
+        engine.store(1, [1, 2])
+        other = Engine(daemon, "other")
+        daemon.cache.Lookup(other.lookup_request([7]))
+        for _ in range(2):
+            daemon.cache.Lookup(engine.lookup_request([1, 2, 3, 4]))
+        before = daemon.books()
+        request = admin_pb2.ListMissesRequest(space_id=engine.space_id)
+        (miss,) = daemon.admin.ListMisses(request).misses
+        assert (miss.key, miss.group, miss.hit_count, miss.key_count) == (key(3), 0, 2, 4)
+        assert (miss.lookup_count, miss.fate) == (2, admin_pb2.KEY_FATE_UNKNOWN)
+        assert miss.age_s >= 0
+        assert daemon.books() == before
+        request = admin_pb2.ListMissesRequest(space_id=other.space_id)
+        assert [found.key for found in daemon.admin.ListMisses(request).misses] == [key(7)]
 
 
 def test_every_fate_of_an_answer_has_a_name() -> None:

@@ -59,6 +59,7 @@ PERMITTED = {
         "GetStats": LOOKING,
         "GetConfiguration": LOOKING,
         "ExplainKeys": LOOKING,
+        "ListMisses": LOOKING,
         "ResetSpace": ADMINISTERING,
         "ResetAll": ADMINISTERING,
         "DropSpace": ADMINISTERING,

@@ -12,6 +12,7 @@ from kvstow.v1 import reset_pb2
 from . import replay, rows, tables
 from .connection import connected
 from .doctor.command import doctor
+from .misses import misses
 from .options import AsJson, asking, for_all
 from .printing import print_json, print_table
 from .status import status
@@ -126,6 +127,7 @@ def reset(
 app.command()(asking(status))
 app.command(name="top")(asking(watch))
 app.command()(asking(doctor))
+app.command()(asking(misses))
 app.command(name="why-miss")(asking(why_miss))
 app.command()(replay.replay)
 

@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kvstow.v1 import admin_pb2
+
 from .words import duration
+
+WORDS: Mapping[int, str] = {
+    number: name.removeprefix("KEY_FATE_").lower() for name, number in admin_pb2.KeyFate.items()
+}
+"""The stable word of each fate that a daemon may tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,20 @@ FATES: Mapping[str, tuple[str, str]] = {
 }
 
 
+_THEN: Mapping[str, tuple[str, str]] = {
+    "ready": (
+        "it was there, but the engine's device did not answer, or a transfer of its was overdue",
+        "see `kvstow transfers --stuck` and `kvstow doctor`",
+    ),
+    "writing": ("a store was writing it", "nothing"),
+    "unknown": (
+        "not offered before",
+        "nothing, if the prompt is new; else see whether engines store it, with the same hashes and seed",
+    ),
+}
+"""What is said of a key that was missing some time ago, where it is not what is said of one that is missing now."""
+
+
 def reason(found: KeyFate, history_s: float | None) -> str:
     """Why a key is there, or is not.
 
@@ -81,3 +102,13 @@ def reason(found: KeyFate, history_s: float | None) -> str:
 def advice(found: KeyFate) -> str:
     """What to do; empty if nothing."""
     return FATES.get(found.fate, ("", "install the kvstow of the daemon's version"))[1]
+
+
+def reason_then(found: KeyFate) -> str:
+    """Why a key was missing when a lookup asked for it."""
+    return _THEN[found.fate][0] if found.fate in _THEN else reason(found, None)
+
+
+def advice_then(found: KeyFate) -> str:
+    """What to do about it; empty if nothing."""
+    return _THEN[found.fate][1] if found.fate in _THEN else advice(found)

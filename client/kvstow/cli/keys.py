@@ -11,6 +11,7 @@ from kvstow.v1 import admin_pb2
 from .tables import model
 
 STDIN = Path("-")
+_SHOWN_BYTES = 16
 
 
 def given_keys(words: Sequence[str], file: Path | None) -> list[bytes]:
@@ -64,6 +65,12 @@ def check_lengths(keys: Iterable[bytes], space: admin_pb2.Space) -> None:
             raise typer.BadParameter(
                 f"key {number} has {len(key)} bytes, those of space {space.space_id} have {wanted}"
             )
+
+
+def shown_key(key: bytes) -> str:
+    """A key in a table, where a long one is cut; --json has the whole of it."""
+    digits = key.hex()
+    return f"{digits[: 2 * _SHOWN_BYTES]}..." if len(key) > _SHOWN_BYTES else digits
 
 
 def _lines(file: Path) -> list[str]:

@@ -11,19 +11,12 @@ from kvstow.v1 import admin_pb2
 
 from . import fates
 from .connection import connected
-from .fates import KeyFate
-from .keys import check_lengths, chosen_space, given_keys
+from .fates import WORDS, KeyFate
+from .keys import check_lengths, chosen_space, given_keys, shown_key
 from .listing import NAME, NUMBER, PROSE, WORD, Listing
 from .options import AsJson
 from .printing import print_json, print_table
 from .tables import model
-
-_WORDS = {
-    number: name.removeprefix("KEY_FATE_").lower() for name, number in admin_pb2.KeyFate.items()
-}
-
-_SHOWN_BYTES = 16
-"""Of a key, in a table; the whole of it with --json."""
 
 
 def why_miss(
@@ -72,7 +65,7 @@ def _explained(
         reply = client.administration.explain_keys(space.space_id, group, part)
         fates_of_part = zip(reply.fates, reply.ages_s, reply.generations, strict=True)
         found += [
-            KeyFate(_WORDS.get(fate, "unrecognized"), age_s, generation)
+            KeyFate(WORDS.get(fate, "unrecognized"), age_s, generation)
             for fate, age_s, generation in fates_of_part
         ]
         history_s = None if reply.complete else reply.reaches_back_s
@@ -130,9 +123,6 @@ def explanation(
         "", {"index": NUMBER, "key": NAME, "fate": WORD, "why": PROSE, "to do": PROSE}
     )
     for at, (key, fate) in enumerate(zip(asked, found, strict=True)):
-        digits = key.hex()
-        shown = f"{digits[: 2 * _SHOWN_BYTES]}..." if len(key) > _SHOWN_BYTES else digits
-        listing.add_row(
-            str(at), shown, fate.fate, fates.reason(fate, history_s), fates.advice(fate)
-        )
+        why, to_do = fates.reason(fate, history_s), fates.advice(fate)
+        listing.add_row(str(at), shown_key(key), fate.fate, why, to_do)
     return listing

@@ -78,6 +78,13 @@ class Administration:
         )
         return reply
 
+    def misses(self, space_id: int) -> Sequence[admin_pb2.Miss]:
+        """The keys at which the latest lookups of a space ended, newest first, and why."""
+        reply: admin_pb2.ListMissesResponse = self._ask(
+            self._calls.admin.ListMisses, admin_pb2.ListMissesRequest(space_id=space_id)
+        )
+        return reply.misses
+
     def reset_space(self, space_id: int, wait_s: float = 0.0) -> reset_pb2.ResetResult:
         """Empty one space."""
         reply: admin_pb2.ResetSpaceResponse = self._ask(

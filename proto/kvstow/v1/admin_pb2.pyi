@@ -284,6 +284,40 @@ class ExplainKeysResponse(_message.Message):
     reaches_back_s: float
     def __init__(self, generation: _Optional[int] = ..., fates: _Optional[_Iterable[_Union[KeyFate, str]]] = ..., ages_s: _Optional[_Iterable[float]] = ..., generations: _Optional[_Iterable[int]] = ..., complete: bool = ..., reaches_back_s: _Optional[float] = ...) -> None: ...
 
+class ListMissesRequest(_message.Message):
+    __slots__ = ("space_id",)
+    SPACE_ID_FIELD_NUMBER: _ClassVar[int]
+    space_id: int
+    def __init__(self, space_id: _Optional[int] = ...) -> None: ...
+
+class ListMissesResponse(_message.Message):
+    __slots__ = ("misses",)
+    MISSES_FIELD_NUMBER: _ClassVar[int]
+    misses: _containers.RepeatedCompositeFieldContainer[Miss]
+    def __init__(self, misses: _Optional[_Iterable[_Union[Miss, _Mapping]]] = ...) -> None: ...
+
+class Miss(_message.Message):
+    __slots__ = ("key", "group", "hit_count", "key_count", "age_s", "lookup_count", "fate", "fate_age_s", "generation")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    HIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    KEY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    LOOKUP_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FATE_FIELD_NUMBER: _ClassVar[int]
+    FATE_AGE_S_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    key: bytes
+    group: int
+    hit_count: int
+    key_count: int
+    age_s: float
+    lookup_count: int
+    fate: KeyFate
+    fate_age_s: float
+    generation: int
+    def __init__(self, key: _Optional[bytes] = ..., group: _Optional[int] = ..., hit_count: _Optional[int] = ..., key_count: _Optional[int] = ..., age_s: _Optional[float] = ..., lookup_count: _Optional[int] = ..., fate: _Optional[_Union[KeyFate, str]] = ..., fate_age_s: _Optional[float] = ..., generation: _Optional[int] = ...) -> None: ...
+
 class ResetSpaceRequest(_message.Message):
     __slots__ = ("space_id", "wait_s")
     SPACE_ID_FIELD_NUMBER: _ClassVar[int]

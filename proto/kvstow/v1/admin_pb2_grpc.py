@@ -77,6 +77,11 @@ class AdminServiceStub(object):
                 request_serializer=kvstow_dot_v1_dot_admin__pb2.ExplainKeysRequest.SerializeToString,
                 response_deserializer=kvstow_dot_v1_dot_admin__pb2.ExplainKeysResponse.FromString,
                 _registered_method=True)
+        self.ListMisses = channel.unary_unary(
+                '/kvstow.v1.AdminService/ListMisses',
+                request_serializer=kvstow_dot_v1_dot_admin__pb2.ListMissesRequest.SerializeToString,
+                response_deserializer=kvstow_dot_v1_dot_admin__pb2.ListMissesResponse.FromString,
+                _registered_method=True)
         self.ResetSpace = channel.unary_unary(
                 '/kvstow.v1.AdminService/ResetSpace',
                 request_serializer=kvstow_dot_v1_dot_admin__pb2.ResetSpaceRequest.SerializeToString,
@@ -182,6 +187,20 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListMisses(self, request, context):
+        """Lists the keys at which the latest lookups of a space ended, newest first: of each lookup the first key that was not
+        READY, and what had become of it by then. A few dozen are remembered for each space. Of a lookup of several groups,
+        the first group that misses a key counts.
+
+        Free of side effects. It costs what ExplainKeys costs for as many keys. For people.
+
+        Errors:
+        NOT_FOUND / NO_SUCH_SPACE: list the spaces.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ResetSpace(self, request, context):
         """Resets one space, exactly as CacheService.Reset does for a session's own.
 
@@ -259,6 +278,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ExplainKeys,
                     request_deserializer=kvstow_dot_v1_dot_admin__pb2.ExplainKeysRequest.FromString,
                     response_serializer=kvstow_dot_v1_dot_admin__pb2.ExplainKeysResponse.SerializeToString,
+            ),
+            'ListMisses': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMisses,
+                    request_deserializer=kvstow_dot_v1_dot_admin__pb2.ListMissesRequest.FromString,
+                    response_serializer=kvstow_dot_v1_dot_admin__pb2.ListMissesResponse.SerializeToString,
             ),
             'ResetSpace': grpc.unary_unary_rpc_method_handler(
                     servicer.ResetSpace,
@@ -478,6 +502,33 @@ class AdminService(object):
             '/kvstow.v1.AdminService/ExplainKeys',
             kvstow_dot_v1_dot_admin__pb2.ExplainKeysRequest.SerializeToString,
             kvstow_dot_v1_dot_admin__pb2.ExplainKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMisses(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kvstow.v1.AdminService/ListMisses',
+            kvstow_dot_v1_dot_admin__pb2.ListMissesRequest.SerializeToString,
+            kvstow_dot_v1_dot_admin__pb2.ListMissesResponse.FromString,
             options,
             channel_credentials,
             insecure,

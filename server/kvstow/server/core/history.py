@@ -151,23 +151,32 @@ class Recollection:
     def explain(self) -> list[KeyFate]:
         """What became last of each key; UNKNOWN if the history has nothing of it."""
         known = {key: KeyFate(fate, 0.0, self.generation) for key, fate in self.fates.items()}
+        return self._search(known, dict.fromkeys(self.keys, self.now))
+
+    def explain_before(self, times: Mapping[bytes, float]) -> list[KeyFate]:
+        """What had become of each key by the time that goes with it; READY if it was there."""
+        return self._search({}, times)
+
+    def _search(self, known: dict[bytes, KeyFate], times: Mapping[bytes, float]) -> list[KeyFate]:
         missing = set(self.keys).difference(known)
         batches = (batch for history in self.histories for batch in history)
         mine = (each for each in batches if each.index == self.index or each.index in self.ended)
         for batch in sorted(mine, key=lambda each: -each.number):
             for key, fate in batch.fates(missing).items():
-                known[key] = self._fate(batch, fate)
+                if batch.at <= times[key]:
+                    known[key] = self._fate(batch, fate, times[key])
             missing.difference_update(known)
             if not missing:
                 break
         unknown = KeyFate(Fate.UNKNOWN, 0.0, self.generation)
         return [known.get(key, unknown) for key in self.keys]
 
-    def _fate(self, batch: Batch, fate: Fate) -> KeyFate:
+    def _fate(self, batch: Batch, fate: Fate, time: float) -> KeyFate:
         ended = self.ended.get(batch.index)
-        if ended is None:
-            # What was stored in this generation and is missing has left since: that would be remembered as well.
-            return KeyFate(fate, self.now - batch.at, self.generation)
-        if fate is Fate.STORED:
-            return KeyFate(Fate.RESET, self.now - ended.at, ended.generation)
-        return KeyFate(fate, self.now - batch.at, ended.generation)
+        generation = self.generation if ended is None else ended.generation
+        if fate is not Fate.STORED:
+            return KeyFate(fate, self.now - batch.at, generation)
+        if ended is None or time < ended.at:
+            # What was stored and is not there any more has left since: that would be remembered as well.
+            return KeyFate(Fate.READY, 0.0, generation)
+        return KeyFate(Fate.RESET, self.now - ended.at, generation)

@@ -21,6 +21,7 @@ from .flights import Flights
 from .guard import Guard
 from .health import Health
 from .meters import Meters
+from .misses import LIMIT, Misses
 from .processes import Processes
 from .sessions import Sessions
 from .timers import Timer
@@ -44,6 +45,7 @@ class Parts:
     devices: Devices
     sessions: Sessions
     flights: Flights
+    misses: Misses
     timer: Timer
     upkeep: Upkeep
     closer: Timer
@@ -109,6 +111,7 @@ def assemble(
         Devices(device, hardware),
         sessions,
         flights,
+        Misses(min(LIMIT, config.max_keys)),  # as many as can be explained at once
         timer,
         Upkeep(guard, sessions, flights, clock),
         closer,

@@ -27,6 +27,7 @@ from kvstow.server.core.types import (
 
 from .flights import Flight
 from .life import Life
+from .misses import ExplainedMiss, explained
 
 _log = structlog.get_logger("kvstow.daemon")
 
@@ -52,7 +53,25 @@ class Daemon(Life):
             self._require_ready()
             blind = bool(unwell) and self._sessions.attachments.is_on(session, unwell)
             options = LookupOptions(request, hold, ttl_s, touch, want_states, blind)
-            return ledger.lookup(session, generation, groups, options, now=self._clock())
+            now = self._clock()
+            result = ledger.lookup(session, generation, groups, options, now=now)
+            space, _ = ledger.space_of(session)
+            self._parts.misses.note(space, groups, result.groups, now, ledger.space_ids)
+        return result
+
+    def misses(self, space: SpaceId) -> list[ExplainedMiss]:
+        """The keys at which the latest lookups of a space ended, newest first; answered in every state."""
+        with self._guard as ledger:
+            ledger.identity_of(space)
+            found = self._parts.misses.latest(space)
+            now = self._clock()
+            recalled = {
+                group: ledger.recall(
+                    space, group, [miss.key for miss in found if miss.group == group], now=now
+                )
+                for group in {miss.group for miss in found}
+            }
+        return explained(found, recalled)
 
     def store(
         self,

@@ -70,6 +70,7 @@ RULES: Mapping[str, Needs] = {
     f"{_ADMIN}GetStats": Needs.LOOKING,
     f"{_ADMIN}GetConfiguration": Needs.LOOKING,
     f"{_ADMIN}ExplainKeys": Needs.LOOKING,
+    f"{_ADMIN}ListMisses": Needs.LOOKING,
     f"{_ADMIN}ResetSpace": Needs.ADMINISTRATOR,
     f"{_ADMIN}ResetAll": Needs.ADMINISTRATOR,
     f"{_ADMIN}DropSpace": Needs.ADMINISTRATOR,

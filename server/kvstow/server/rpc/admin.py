@@ -116,6 +116,12 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         keys = convert.keys(request.keys, key_bytes)
         return replies.explained(self._daemon.recall(space, request.group, keys))
 
+    def ListMisses(
+        self, request: admin_pb2.ListMissesRequest, context: grpc.ServicerContext
+    ) -> admin_pb2.ListMissesResponse:
+        misses = self._daemon.misses(SpaceId(request.space_id))
+        return admin_pb2.ListMissesResponse(misses=[replies.miss(found) for found in misses])
+
     def ResetSpace(
         self, request: admin_pb2.ResetSpaceRequest, context: grpc.ServicerContext
     ) -> admin_pb2.ResetSpaceResponse:

@@ -19,6 +19,7 @@ from kvstow.server.core.types import (
     TransferPlan,
     TransferState,
 )
+from kvstow.server.daemon.misses import ExplainedMiss
 from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2, reset_pb2, transfer_pb2
 
 from .callers import Role
@@ -221,4 +222,19 @@ def explained(recollection: Recollection) -> admin_pb2.ExplainKeysResponse:
         generations=[each.generation for each in found],
         complete=forgotten_at is None,
         reaches_back_s=0.0 if forgotten_at is None else recollection.now - forgotten_at,
+    )
+
+
+def miss(found: ExplainedMiss) -> admin_pb2.Miss:
+    """A key at which lookups ended, and why."""
+    return admin_pb2.Miss(
+        key=found.miss.key,
+        group=found.miss.group,
+        hit_count=found.miss.hit_count,
+        key_count=found.miss.key_count,
+        age_s=found.age_s,
+        lookup_count=found.miss.lookup_count,
+        fate=FATES[found.fate.fate],
+        fate_age_s=found.fate.age_s,
+        generation=found.fate.generation,
     )
