@@ -25,14 +25,23 @@ def test_the_files_of_a_killed_engine_are_gone_with_the_next_one() -> None:
     assert not memory.path.exists()
 
 
-def test_what_others_put_beside_it_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kvstow.client.memory.DIRECTORY", tmp_path)
+def test_it_lies_where_it_is_told_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The daemon opens the file by its path, wherever either of them was started."""
+    monkeypatch.chdir(tmp_path)
+    Path("inner").mkdir()
+    with EngineMemory(4096, Path("inner")) as memory:
+        assert memory.path.parent == tmp_path / "inner"
+        assert memory.region().shared_memory.path == str(memory.path)
+    assert not memory.path.exists()
+    with pytest.raises(FileNotFoundError):
+        EngineMemory(4096, tmp_path / "nowhere")
+
+
+def test_what_others_put_beside_it_is_left_alone(tmp_path: Path) -> None:
     directory, link = tmp_path / "kvstow-memory-1", tmp_path / "kvstow-memory-2"
     directory.mkdir()
     link.symlink_to("/dev/null")
-    with EngineMemory(4096) as memory:
+    with EngineMemory(4096, tmp_path) as memory:
         assert set(tmp_path.iterdir()) == {directory, link, memory.path}
 
 

@@ -25,6 +25,7 @@ def test_options_are_taken() -> None:
         ({"offload_prompt_only": "yes"}, "'offload_prompt_only' must be a bool, not 'yes'"),
         ({"lazy_blocks": True}, "'lazy_blocks' must be a int, not True"),
         ({"lookup_budget_ms": 0}, "above 0 ms"),
+        ({"memory_path": "shm/a"}, "'memory_path' must be absolute, not 'shm/a'"),
     ],
 )
 def test_what_is_wrong_is_refused_in_words(given: dict[str, object], said: str) -> None:

@@ -10,9 +10,15 @@ from kvstow.cli.app import app
 from kvstow.client import Client, Credentials, EngineMemory, Refused, SessionState
 from security.authority import Authority
 from security.rig import ENGINE_A, ENTRIES, READER, STRANGER, entry, write
-from support.client_engine import BLOCK_BYTES, BLOCK_COUNT, IDENTITY, ClientEngine
+from support.client_engine import (
+    BLOCK_BYTES,
+    BLOCK_COUNT,
+    IDENTITY,
+    ClientEngine,
+    connected_engine,
+)
 from support.kvstowd import Kvstowd, running_kvstowd
-from support.memory import KEY_BYTES
+from support.memory import KEY_BYTES, shared_directory
 from support.waiting import wait_for
 
 
@@ -124,3 +130,17 @@ def test_the_command_line_speaks_tls(directory: Path, tokens: Path) -> None:
         shown = run(daemon, *files, "status", "--target", target)
         assert shown.exit_code == 0, shown.output
         assert run(daemon, *files[:2], "status", "--target", target).exit_code == 3
+
+
+def test_engine_memory_lies_where_the_daemon_opens_files(directory: Path) -> None:
+    with (
+        shared_directory() as place,
+        running_kvstowd(directory, memory_path=place) as daemon,
+    ):
+        with connected_engine(daemon.target, directory=place) as engine:
+            engine.store([1, 2], [0, 1])
+            engine.load([1, 2], [2, 3])
+            assert list(place.iterdir()) == [engine.memory.path]
+        with pytest.raises(Refused, match="REGION_INVALID"), connected_engine(daemon.target):
+            pass
+        assert list(place.iterdir()) == []

@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from kvstow.client import (
     Client,
@@ -20,6 +21,7 @@ from kvstow.client import (
     Transfer,
     TransferState,
 )
+from kvstow.client.memory import DIRECTORY
 
 from .memory import KEY_BYTES, content, key
 from .waiting import wait_for
@@ -97,12 +99,12 @@ def keys(numbers: Sequence[int]) -> list[bytes]:
 
 @contextmanager
 def connected_engine(
-    target: str, credentials: Credentials | None = None
+    target: str, credentials: Credentials | None = None, directory: Path = DIRECTORY
 ) -> Iterator[ClientEngine]:
-    """An engine that leaves afterwards."""
+    """An engine that leaves afterwards; `directory` is where its memory lies."""
     with (
         Client(target, credentials=credentials) as client,
-        EngineMemory(BLOCK_BYTES * BLOCK_COUNT) as memory,
+        EngineMemory(BLOCK_BYTES * BLOCK_COUNT, directory) as memory,
     ):
         engine = ClientEngine(client, memory)
         with engine.session:

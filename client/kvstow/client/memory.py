@@ -1,4 +1,4 @@
-"""Engine memory that the daemon can open: one file of shared memory under /dev/shm.
+"""Engine memory that the daemon can open: one file of shared memory, in /dev/shm or another directory on tmpfs.
 
 The daemon opens the file by its path when the memory is attached, and again after a restart, so
 the path must stay as long as the memory is in use; `close` unlinks it. The file is created with
@@ -26,18 +26,20 @@ class EngineMemory(Closing):
 
     Args:
         size_bytes: how much; at least 1.
+        directory: where its file lies, if the daemon opens files only there (its `memory_path`); one on tmpfs, that exists.
 
     Attributes:
         path: of the file.
         buffer: the bytes, writable; `numpy.frombuffer` and `torch.frombuffer` take it as it is.
 
     Raises:
-        OSError: /dev/shm has no room for it.
+        OSError: the directory has no room for it, does not exist, or may not be written to.
     """
 
-    def __init__(self, size_bytes: int) -> None:
-        _unlink_abandoned_files()
-        self.path, descriptor = _create_locked_file()
+    def __init__(self, size_bytes: int, directory: Path = DIRECTORY) -> None:
+        directory = directory.absolute()
+        _unlink_abandoned_files(directory)
+        self.path, descriptor = _create_locked_file(directory)
         self._descriptor: int | None = descriptor
         try:
             # Takes the pages now: an error here is better than SIGBUS at some later write.
@@ -61,9 +63,9 @@ class EngineMemory(Closing):
             self._descriptor = None
 
 
-def _create_locked_file() -> tuple[Path, int]:
+def _create_locked_file(directory: Path) -> tuple[Path, int]:
     while True:
-        path = DIRECTORY / f"{_PREFIX}{secrets.token_hex(8)}"
+        path = directory / f"{_PREFIX}{secrets.token_hex(8)}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         # Between the two calls another process may have taken the file for an abandoned one.
@@ -72,9 +74,9 @@ def _create_locked_file() -> tuple[Path, int]:
         os.close(descriptor)
 
 
-def _unlink_abandoned_files() -> None:
+def _unlink_abandoned_files(directory: Path) -> None:
     """Unlink the files of this user's processes that were killed: nobody holds their lock."""
-    for path in DIRECTORY.glob(f"{_PREFIX}*"):
+    for path in directory.glob(f"{_PREFIX}*"):
         with suppress(
             OSError
         ):  # it is gone, somebody else's, no file at all, or its process lives

@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
+from pathlib import PurePath
 
 from kvstow.client.calls import Budgets
 
@@ -29,6 +30,7 @@ class Options:
         tenant: whose cache it is; tenants never share.
         weights_version: engines with different ones never share.
         name: of the engine, for people; empty for one that is made up.
+        memory_path: directory on tmpfs that a KV cache in host memory lies in; empty for /dev/shm.
         lookup_budget_ms: how long a lookup may keep the scheduler waiting.
         transfer_budget_ms: how long the daemon may take to accept a store or a load.
         lazy_blocks: in lazy mode, how many blocks from the head of the free queue are offered; 0
@@ -41,6 +43,7 @@ class Options:
     tenant: str = ""
     weights_version: str = ""
     name: str = ""
+    memory_path: str = ""
     lookup_budget_ms: float = 50.0
     transfer_budget_ms: float = 200.0
     lazy_blocks: int = 0
@@ -85,6 +88,8 @@ def parse_options(given: Mapping[str, object]) -> Options:
         raise ValueError(f"option 'mode' must be one of {modes}, not {options.mode!r}")
     if min(options.lookup_budget_ms, options.transfer_budget_ms) <= 0 or options.lazy_blocks < 0:
         raise ValueError("budgets must be above 0 ms, and lazy_blocks not below 0")
+    if options.memory_path and not PurePath(options.memory_path).is_absolute():
+        raise ValueError(f"option 'memory_path' must be absolute, not {options.memory_path!r}")
     return options
 
 

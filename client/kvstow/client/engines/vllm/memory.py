@@ -6,6 +6,7 @@ a GPU it is left alone, and what it gave is exported.
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,14 +24,16 @@ class SharedAllocation(TorchFunctionMode):
 
     Args:
         size_bytes: of the KV cache.
+        directory: where its file lies.
 
     Attributes:
         memory: what was given; None before.
     """
 
-    def __init__(self, size_bytes: int) -> None:
+    def __init__(self, size_bytes: int, directory: Path) -> None:
         super().__init__()
         self._size_bytes = size_bytes
+        self._directory = directory
         self.memory: EngineMemory | None = None
 
     def __torch_function__(
@@ -42,7 +45,7 @@ class SharedAllocation(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is torch.zeros and self._is_kv_cache(args, kwargs):
-            self.memory = EngineMemory(self._size_bytes)
+            self.memory = EngineMemory(self._size_bytes, self._directory)
             return torch.frombuffer(self.memory.buffer, dtype=torch.int8)
         return func(*args, **kwargs)
 

@@ -1,5 +1,7 @@
 """The worker half in vLLM: where the KV cache lies, and how vLLM wants to hear of loads."""
 
+from pathlib import Path
+
 import torch
 from vllm.config import VllmConfig
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorTransferResults
@@ -9,6 +11,7 @@ from vllm.v1.kv_cache_interface import KVCacheConfig
 from kvstow.client.engines.offload.options import Options
 from kvstow.client.engines.offload.steps import Report, Step
 from kvstow.client.engines.offload.worker import WorkerHalf
+from kvstow.client.memory import DIRECTORY
 
 from .layout import Unsupported, allocation_bytes, group_memory, shape_of
 from .memory import DeviceAllocation, SharedAllocation
@@ -22,7 +25,7 @@ class EngineWorker:
         self._cache = cache
         self._target = options.target
         self._names_requests = len(cache.kv_cache_groups) > 1
-        self._allocation = _allocation(allocation_bytes(cache))
+        self._allocation = _allocation(allocation_bytes(cache), options.memory_path)
         self._half: WorkerHalf | None = None
 
     def allocation(self) -> SharedAllocation | None:
@@ -73,9 +76,9 @@ class EngineWorker:
         self._allocation.close()
 
 
-def _allocation(size_bytes: int) -> SharedAllocation | DeviceAllocation:
+def _allocation(size_bytes: int, memory_path: str) -> SharedAllocation | DeviceAllocation:
     if current_platform.is_cpu():
-        return SharedAllocation(size_bytes)
+        return SharedAllocation(size_bytes, Path(memory_path or DIRECTORY))
     if current_platform.is_cuda():
         return DeviceAllocation(size_bytes)
     raise Unsupported("kvstow supports KV caches in host memory and on NVIDIA GPUs only")
