@@ -84,6 +84,16 @@ class Counters:
     lookup_keys: Distribution = field(default_factory=lambda: Distribution(LOOKUP_BOUNDS))
     """Keys of each lookup, over all its groups."""
 
+    def copied(self) -> "Counters":
+        """As they are now."""
+        return replace(
+            self,
+            transfers=self.transfers.copy(),
+            session_ends=self.session_ends.copy(),
+            dropped=self.dropped.copy(),
+            lookup_keys=self.lookup_keys.copied(),
+        )
+
 
 @dataclass(slots=True)
 class Serials:

@@ -1,6 +1,7 @@
 """How a quantity was spread: counts between fixed bounds, as a histogram of metrics wants them."""
 
 from bisect import bisect_left
+from copy import copy
 from dataclasses import dataclass, field
 
 
@@ -22,6 +23,12 @@ class Distribution:
 
     def __post_init__(self) -> None:
         self.counts = [0] * (len(self.bounds) + 1)
+
+    def copied(self) -> "Distribution":
+        """As it is now."""
+        fresh = copy(self)
+        fresh.counts = self.counts.copy()
+        return fresh
 
     def record(self, value: float, times: int = 1) -> None:
         """Count a value, `times` times over."""

@@ -25,7 +25,7 @@ from .history import History, Recollection
 from .lookups import LookupOptions
 from .pool import HostPool, PolicyFactory, Zeroes, no_tenant
 from .recall import recall
-from .snapshot import Snapshot, snapshot
+from .snapshot import Capture, Snapshot, capture
 from .types import (
     BlockFailure,
     GroupBlocks,
@@ -87,10 +87,7 @@ class Ledger:
 
     def attach(self, session: SessionId, rank: int, block_counts: tuple[int, ...]) -> None:
         """A rank has memory for `block_counts` blocks per group.
-
-        Raises:
-            NoSuchSession, InvalidRequest, RankAttached, RankMismatch.
-        """
+        Raises NoSuchSession, InvalidRequest, RankAttached, RankMismatch."""
         lives.attach(self._books, session, rank, block_counts)
 
     def detach(self, session: SessionId, rank: int) -> None:
@@ -289,9 +286,13 @@ class Ledger:
         """What a space is named by. Raises NoSuchSpace."""
         return self._books.space(space).identity
 
+    def capture(self, *, now: float) -> Capture:
+        """A picture of everything, for metrics and administration; to `develop` it needs no lock."""
+        return capture(self._books, now=now)
+
     def snapshot(self, *, now: float) -> Snapshot:
-        """A picture of everything, for metrics and administration."""
-        return snapshot(self._books, now=now)
+        """The same, developed."""
+        return self.capture(now=now).develop()
 
     def check(self) -> None:
         """Verify every invariant of the books by recounting. Raises BooksError at the first contradiction."""

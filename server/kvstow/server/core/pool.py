@@ -10,7 +10,7 @@ cannot be had it gives back loose holds, so that what is still to be done little
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .arc import Identify
 from .distributions import Distribution
@@ -56,6 +56,10 @@ class Evictions:
     capacity: int = 0
     reclaimed: int = 0
     age_s: Distribution = field(default_factory=lambda: Distribution(AGE_BOUNDS_S))
+
+    def copied(self) -> "Evictions":
+        """As they are now."""
+        return replace(self, age_s=self.age_s.copied())
 
 
 class HostPool:

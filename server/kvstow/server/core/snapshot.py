@@ -1,13 +1,28 @@
-"""A picture of the books at one moment, made under the lock and read without it: for metrics and for administration."""
+"""A picture of the books at one moment, for metrics and for administration.
 
-from copy import deepcopy
-from dataclasses import dataclass
+There may be thousands of leases and transfers. Under the lock only what changes is copied, and references to what does not;
+views are made of them afterwards.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from .books import Books, Counters
 from .pool import Evictions
+from .slots import SlotTable
 from .spaces import Space, SpaceCounters
-from .transfers import Transfer
-from .types import Identity, LeaseId, SessionId, SpaceId, TransferId, TransferKind, TransferState
+from .transfers import Lease, Part
+from .types import (
+    Identity,
+    LeaseId,
+    SessionId,
+    SpaceId,
+    TransferId,
+    TransferKind,
+    TransferPlan,
+    TransferState,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,57 +119,111 @@ class Snapshot:
     evictions: Evictions
 
 
-def snapshot(books: Books, *, now: float) -> Snapshot:
-    """See `Ledger.snapshot`."""
-    return Snapshot(
+_TransferFacts = tuple[
+    TransferPlan, SpaceId, int, TransferState, bool, bool, Sequence[Part], float
+]
+"""Of a transfer: its plan, space, generation, state, whether it is abandoned and overdue, its parts, when it began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """The books at one moment, taken under the lock; to `develop` it needs none.
+
+    Args:
+        snapshot: what is known already: of tables, sessions, transfers and leases not everything.
+        transfers, leases: all of them; parts and leases never change.
+        now: when it was taken.
+    """
+
+    snapshot: Snapshot
+    transfers: Sequence[_TransferFacts]
+    leases: Sequence[Lease]
+    now: float
+
+    def develop(self) -> Snapshot:
+        """The finished picture."""
+        filled, held = _filled(self.transfers), Counter[SessionId]()
+        for lease in self.leases:
+            held[lease.session] += lease.block_count
+        return replace(
+            self.snapshot,
+            tables=tuple(_told_apart(table, filled) for table in self.snapshot.tables),
+            sessions=tuple(
+                replace(session, held_blocks=held[session.id])
+                for session in self.snapshot.sessions
+            ),
+            transfers=tuple(_transfer(transfer, self.now) for transfer in self.transfers),
+            leases=tuple(_lease(lease, self.now) for lease in self.leases),
+        )
+
+
+def capture(books: Books, *, now: float) -> Capture:
+    """See `Ledger.capture`."""
+    known = Snapshot(
         extent_bytes=books.pool.extent_bytes,
         extents=books.pool.extent_count,
         unused_extents=books.pool.unused_count,
-        tables=_tables(books),
+        tables=tuple(_table(books, table) for table in books.pool.tables.values()),
         spaces=tuple(_space(space) for space in books.spaces.values()),
         sessions=_sessions(books, now),
-        transfers=tuple(_transfer(transfer, now) for transfer in books.transfers.values()),
-        leases=_leases(books, now),
-        counters=deepcopy(books.counters),
-        evictions=deepcopy(books.pool.evictions),
+        transfers=(),
+        leases=(),
+        counters=books.counters.copied(),
+        evictions=books.pool.evictions.copied(),
+    )
+    transfers = [
+        (
+            each.plan,
+            each.space,
+            each.generation,
+            each.state,
+            each.abandoned,
+            each.overdue,
+            each.parts,
+            each.began_at,
+        )
+        for each in books.transfers.values()
+    ]
+    return Capture(known, transfers, tuple(books.leases.values()), now)
+
+
+def _table(books: Books, table: SlotTable) -> TableView:
+    """All slots that stores fill count as held."""
+    zeroing = books.pool.zeroing
+    wiped = len(zeroing.slots) if zeroing and zeroing.slot_bytes == table.slot_bytes else 0
+    retired = (index for index in table.backlog if index.retired and index.zeroed)
+    dirty = table.free.dirty_count + sum(index.ready_count - index.held_count for index in retired)
+    return TableView(
+        slot_bytes=table.slot_bytes,
+        extents=len(table.extents),
+        slots=table.slot_count,
+        free=table.free_count + table.retired_count - dirty,
+        evictable=table.evictable_count,
+        held=table.busy_count - wiped,
+        writing=0,
+        quarantined=0,
+        zeroing=dirty + wiped,
     )
 
 
-def _tables(books: Books) -> tuple[TableView, ...]:
-    writing: dict[int, int] = dict.fromkeys(books.pool.tables, 0)
-    quarantined = dict(writing)
-    for transfer in books.transfers.values():
-        for part in transfer.parts:
-            size, count = part.table.slot_bytes, len(part.slots)
-            if transfer.kind is TransferKind.STORE:
-                (quarantined if transfer.abandoned else writing)[size] += count
-    wiped = dict.fromkeys(writing, 0)
-    if books.pool.zeroing is not None:
-        wiped[books.pool.zeroing.slot_bytes] = len(books.pool.zeroing.slots)
-    views = []
-    for size, table in books.pool.tables.items():
-        retired = (index for index in table.backlog if index.retired and index.zeroed)
-        dirty = table.free.dirty_count + sum(
-            index.ready_count - index.held_count for index in retired
-        )
-        views.append(
-            TableView(
-                slot_bytes=size,
-                extents=len(table.extents),
-                slots=table.slot_count,
-                free=table.free_count + table.retired_count - dirty,
-                evictable=table.evictable_count,
-                held=table.busy_count - writing[size] - quarantined[size] - wiped[size],
-                writing=writing[size],
-                quarantined=quarantined[size],
-                zeroing=dirty + wiped[size],
-            )
-        )
-    return tuple(views)
+def _filled(transfers: Sequence[_TransferFacts]) -> Counter[tuple[int, bool]]:
+    """Slots that stores fill, by their size and whether the store is abandoned."""
+    filled = Counter[tuple[int, bool]]()
+    for plan, _, _, _, abandoned, _, parts, _ in transfers:
+        if plan.kind is TransferKind.STORE:
+            for part in parts:
+                filled[part.table.slot_bytes, abandoned] += len(part.slots)
+    return filled
+
+
+def _told_apart(table: TableView, filled: Counter[tuple[int, bool]]) -> TableView:
+    writing, quarantined = filled[table.slot_bytes, False], filled[table.slot_bytes, True]
+    held = table.held - writing - quarantined
+    return replace(table, held=held, writing=writing, quarantined=quarantined)
 
 
 def _space(space: Space) -> SpaceView:
-    counters = deepcopy(space.counters)
+    counters = space.counters.copied()
     counters.evicted_blocks = space.evicted_count
     return SpaceView(
         id=space.id,
@@ -179,7 +248,7 @@ def _sessions(books: Books, now: float) -> tuple[SessionView, ...]:
             streaming=session.stream.grace_deadline is None,
             transfers=len(session.transfers),
             leases=len(session.leases),
-            held_blocks=sum(books.leases[lease].block_count for lease in session.leases.values()),
+            held_blocks=0,
             unacknowledged=len(session.outbox),
             reports=session.outbox.report_count,
             lost_events=session.outbox.lost_count,
@@ -188,30 +257,28 @@ def _sessions(books: Books, now: float) -> tuple[SessionView, ...]:
     )
 
 
-def _transfer(transfer: Transfer, now: float) -> TransferView:
+def _transfer(facts: _TransferFacts, now: float) -> TransferView:
+    plan, space, generation, state, abandoned, overdue, parts, began_at = facts
     return TransferView(
-        session=transfer.session,
-        id=transfer.id,
-        space=transfer.space,
-        generation=transfer.generation,
-        kind=transfer.kind,
-        state=transfer.state,
-        abandoned=transfer.abandoned,
-        overdue=transfer.overdue,
-        blocks=transfer.block_count,
-        age_s=now - transfer.began_at,
+        session=plan.session,
+        id=plan.transfer,
+        space=space,
+        generation=generation,
+        kind=plan.kind,
+        state=state,
+        abandoned=abandoned,
+        overdue=overdue,
+        blocks=sum(len(part.slots) for part in parts),
+        age_s=now - began_at,
     )
 
 
-def _leases(books: Books, now: float) -> tuple[LeaseView, ...]:
-    return tuple(
-        LeaseView(
-            id=lease.id,
-            session=lease.session,
-            request=lease.request,
-            blocks=lease.block_count,
-            age_s=now - lease.began_at,
-            remaining_s=lease.expires_at - now,
-        )
-        for lease in books.leases.values()
+def _lease(lease: Lease, now: float) -> LeaseView:
+    return LeaseView(
+        id=lease.id,
+        session=lease.session,
+        request=lease.request,
+        blocks=lease.block_count,
+        age_s=now - lease.began_at,
+        remaining_s=lease.expires_at - now,
     )

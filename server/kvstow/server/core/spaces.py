@@ -6,7 +6,7 @@ take the slots back little by little; whatever still runs on them is counted her
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .history import Ended
 from .index import BlockIndex
@@ -34,6 +34,15 @@ class SpaceCounters:
     unstored: Counter[str] = field(default_factory=Counter)
     """Accepted blocks that never became READY: of a FAILED or an ABANDONED store."""
     dropped: Counter[DropReason] = field(default_factory=Counter)
+
+    def copied(self) -> "SpaceCounters":
+        """As they are now."""
+        return replace(
+            self,
+            offered=self.offered.copy(),
+            unstored=self.unstored.copy(),
+            dropped=self.dropped.copy(),
+        )
 
     @property
     def dropped_blocks(self) -> int:

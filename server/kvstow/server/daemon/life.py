@@ -105,10 +105,7 @@ class Life:
         return drained
 
     def close(self) -> None:
-        """End all sessions and threads and close the device; copies that still run end as failed.
-
-        May be repeated.
-        """
+        """End all sessions and threads and close the device; copies that still run end as failed. May be repeated."""
         with self._guard as ledger:
             self._state = ServerState.DRAINING
             for session in self._sessions.all():
@@ -151,7 +148,8 @@ class Life:
     def snapshot(self) -> Snapshot:
         """A picture of the books; answered in every state."""
         with self._guard as ledger:
-            return ledger.snapshot(now=self._clock())
+            capture = ledger.capture(now=self._clock())
+        return capture.develop()
 
     def space_identity(self, space: SpaceId) -> Identity:
         """What a space is named by; answered in every state."""
