@@ -32,7 +32,7 @@ SHARD_TARGET = 1 << 14
 for the heads of all of them to stay in the processor's cache."""
 
 MAX_SHARDS = 1 << 12
-"""However large the pool is: an index is made under the lock, one for every group and reset."""
+"""Of all groups of a space together, however large the pool is: they are made under the lock, anew with every reset."""
 
 DRAIN_LIMIT = 1 << 10
 """Entries of a retired index that are taken out in one step: what becomes of them takes some milliseconds."""
@@ -66,6 +66,7 @@ class BlockIndex:
     Args:
         serial: unique number of this index, never used twice in a daemon process.
         slot_limit: how many slots the host pool could give to this group.
+        group_count: groups of its space.
         zeroed: whether slots are zeroed when its blocks have left them.
 
     Attributes:
@@ -88,10 +89,13 @@ class BlockIndex:
         "zeroed",
     )
 
-    def __init__(self, serial: int, slot_limit: int, *, zeroed: bool = False) -> None:
+    def __init__(
+        self, serial: int, slot_limit: int, *, group_count: int = 1, zeroed: bool = False
+    ) -> None:
         shard_count = 1
         if slot_limit > DENSE_LIMIT:
-            shard_count = min(MAX_SHARDS, 1 << (slot_limit // SHARD_TARGET).bit_length())
+            most = max(1, MAX_SHARDS >> (group_count - 1).bit_length())
+            shard_count = min(most, 1 << (slot_limit // SHARD_TARGET).bit_length())
         self.serial = serial
         self.zeroed = zeroed
         self.ready_count = 0

@@ -159,7 +159,12 @@ def _space_for(books: Books, identity: Identity) -> Space:
     tables = [books.pool.table(size) for size in sizes]
     zeroed = books.pool.zeroes(identity.tenant)
     indexes = [
-        BlockIndex(books.serials.next(), books.pool.slot_limit(size), zeroed=zeroed)
+        BlockIndex(
+            books.serials.next(),
+            books.pool.slot_limit(size),
+            group_count=len(sizes),
+            zeroed=zeroed,
+        )
         for size in sizes
     ]
     space = Space(SpaceId(books.serials.next()), identity, indexes, tables)

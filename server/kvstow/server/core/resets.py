@@ -13,20 +13,33 @@ def reset(
     books: Books, space_id: SpaceId, *, now: float, reason: DropReason = DropReason.RESET
 ) -> ResetResult:
     """See `Ledger.reset`."""
-    space = books.space(space_id)
+    result = _reset(books, books.space(space_id), now, reason)
+    books.tighten(now)
+    return result
+
+
+def reset_all(books: Books, *, now: float) -> dict[SpaceId, ResetResult]:
+    """See `Ledger.reset_all`."""
+    results = {
+        space.id: _reset(books, space, now, DropReason.RESET) for space in books.spaces.values()
+    }
+    books.tighten(now)  # once for all of them, or it would take as many times as long
+    return results
+
+
+def _reset(books: Books, space: Space, now: float, reason: DropReason) -> ResetResult:
     dropped = space.ready_count
     _retire(books, space, now)
     ended = _abandon_all(books, space, now)
-    for lease in [lease.id for lease in books.leases.values() if lease.space == space_id]:
+    for lease in [lease.id for lease in books.leases.values() if lease.space == space.id]:
         books.void_lease(lease, now)
-    books.tighten(now)
     books.count_dropped(space, reason, dropped)
     space.counters.resets += 1
     space.generation += 1
     space.draining.append(space.generation)
     books.tell_space(space, SpaceReset(space.generation), now)
     books.tell_drained(space, space.drained(), now)
-    stores, loads = running_before(books, space_id, space.generation)
+    stores, loads = running_before(books, space.id, space.generation)
     return ResetResult(space.generation, dropped, stores, loads, ended)
 
 
@@ -71,6 +84,7 @@ def _retire(books: Books, space: Space, now: float) -> None:
         index.retired = True
         if index.ready_count:
             table.backlog.setdefault(index, [])
-        limit = books.pool.slot_limit(table.slot_bytes)
-        fresh.append(BlockIndex(books.serials.next(), limit, zeroed=index.zeroed))
+        limit, groups = books.pool.slot_limit(table.slot_bytes), len(space.tables)
+        serial = books.serials.next()
+        fresh.append(BlockIndex(serial, limit, group_count=groups, zeroed=index.zeroed))
     space.indexes = fresh
