@@ -7,7 +7,6 @@ wiped. What still waits when the daemon ends is not wiped: the kernel does that 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kvstow.server.core.errors import BooksError
 from kvstow.server.core.types import Layout, TransferPlan
 
 from .guard import NEVER, Guard
@@ -34,17 +33,17 @@ class Zeroing:
     zero: Zero
 
     def work(self) -> float:
-        """Wipe what comes next; returns when to come again."""
-        try:
-            with self.guard as ledger:
-                pieces = ledger.begin_zeroing()
-            if pieces is None:
-                return NEVER
-            self.zero(pieces)
-            with self.guard as ledger:
-                ledger.end_zeroing()
-        except BooksError:  # the guard has reported it
+        """Wipe what comes next; returns when to come again.
+
+        Whatever goes wrong here ends the thread, which is reported: slots that may not have been wiped stay nobody's.
+        """
+        with self.guard as ledger:
+            pieces = ledger.begin_zeroing()
+        if pieces is None:
             return NEVER
+        self.zero(pieces)
+        with self.guard as ledger:
+            ledger.end_zeroing()
         return 0.0
 
 
