@@ -14,7 +14,7 @@ The ledger is pure: no clock (`now` is an argument, in seconds of one monotonic 
 caller holds one lock around every call.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from . import expiry, lives, loads, lookups, resets, stores, zeroing
 from .admission import Admission
@@ -92,10 +92,7 @@ class Ledger:
 
     def detach(self, session: SessionId, rank: int) -> None:
         """A rank gives up its memory: no transfer begins until it is attached again; running copies go on.
-
-        Raises:
-            NoSuchSession, NotAttached.
-        """
+        Raises NoSuchSession, NotAttached."""
         lives.detach(self._books, session, rank)
 
     def lookup(
@@ -200,6 +197,10 @@ class Ledger:
     def reset(self, space: SpaceId, *, now: float) -> ResetResult:
         """Raise the generation of a space: everything stored so far is unreachable when this returns. Raises NoSuchSpace."""
         return resets.reset(self._books, space, now=now)
+
+    def reset_all(self, *, now: float) -> Mapping[SpaceId, ResetResult]:
+        """Reset every space in one step."""
+        return resets.reset_all(self._books, now=now)
 
     def drop_space(self, space: SpaceId, *, now: float) -> int:
         """Forget a space that has no session; returns how many blocks were dropped. Raises NoSuchSpace, SpaceInUse."""

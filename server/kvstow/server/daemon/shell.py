@@ -153,8 +153,7 @@ class Daemon(Life):
         """Reset all spaces in one step, then wait as `reset` does."""
         with self._guard as ledger:
             self._require_started()
-            now = self._clock()
-            results = {space: ledger.reset(space, now=now) for space in ledger.space_ids()}
+            results = ledger.reset_all(now=self._clock())
         return self._drained(results, wait_s)
 
     def drop_space(self, space: SpaceId) -> int:
