@@ -67,10 +67,16 @@ class EngineScheduler:
             keeps_news=bool(events and events.enable_kv_cache_events),
         )
         self.half = SchedulerHalf(session, heard, engine, time.monotonic)
+        # vLLM looks at the role between making the connector and `bind`. From one that loads it keeps
+        # the blocks that a step under way may write, and then cannot reset running requests. Here
+        # loads wait for such steps (`Loads.send`).
+        self._transfer_config = transfer
+        transfer.kv_role = "kv_producer"
 
     def bind(self, manager: KVCacheManager) -> None:
         """vLLM has made its block tables."""
         assert manager.block_pool.null_block.block_id == self._shape.null_block
+        self._transfer_config.kv_role = "kv_both"
         self._manager = manager
 
     def step(self, output: SchedulerOutput) -> Step:
