@@ -90,7 +90,9 @@ class Gpu:
         self._control: Control | None = None
         self._context: Context | None = None
         # Whoever does not ask again after a close that took long is not waited for to forget what it was.
-        self._closing: WeakKeyDictionary[CudaRegion | CudaFence, Future[None]] = WeakKeyDictionary()
+        self._closing: WeakKeyDictionary[CudaRegion | CudaFence, Future[None]] = (
+            WeakKeyDictionary()
+        )
         self._late: Future[None] | None = None  # what nobody waits behind
         self._released: Future[None] | None = None
         self._ended = False
