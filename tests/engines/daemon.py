@@ -63,12 +63,8 @@ class SimulatedSession:
     # What an engine calls.
 
     def snapshot(self) -> Snapshot:
-        return Snapshot(
-            self.state,
-            self.ticket,
-            self.generation,
-            Terms(max_keys=self.faults.max_keys),
-        )
+        terms = Terms(max_keys=self.faults.max_keys)
+        return Snapshot(self.state, self.ticket, self.generation, terms)
 
     def counters(self) -> Counters:
         """Nothing is counted here."""

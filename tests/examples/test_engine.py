@@ -27,8 +27,7 @@ class DictCache:
         self.content: dict[bytes, Tensor] = {}
         self.generation = 1
         self.memory = torch.empty(0)
-        self.holds_stores = False
-        self.holds_loads = False
+        self.holds_stores = self.holds_loads = False
         self.fails_loads = False
         self.held: list[Future[bool]] = []
         self.offers: list[Sequence[bytes]] = []
