@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from device.rig import EngineFile, EngineMemory, GpuMemory, Rig
-from device.stub import BATCHES, StubMemory, compiled, count, library
+from device.stub import StubMemory, compiled, count, library
 from kvstow.server.device.cuda.device import CudaDevice
 from kvstow.server.device.cuda.driver import Driver
 from kvstow.server.device.cuda.gpu import LIMIT_S
@@ -125,8 +125,13 @@ def cuda(pool: HostPool) -> Iterator[CudaRig]:
 
 
 @contextmanager
-def stub_rig(pool: HostPool, batches: str, gpu: int = 0, *, kernel: bool = False) -> Iterator[Rig]:
-    """The CUDA device over the binding of the real driver, and a library that needs no GPU."""
+def stub_rig(
+    pool: HostPool, batches: str, gpu: int = 0, *, kernel: bool = False, copies: str = "batches"
+) -> Iterator[Rig]:
+    """The CUDA device over the binding of the real driver, and a library that needs no GPU.
+
+    What copies are made by when a GPU is in use has to be `copies` at the end.
+    """
     driver = LibCuda(library(batches))
     device = cuda_device(driver, pool, pinned=True, kernel=kernel)
     device.pin(lambda done_bytes: None)
@@ -137,6 +142,7 @@ def stub_rig(pool: HostPool, batches: str, gpu: int = 0, *, kernel: bool = False
         return kept[-1]
 
     yield Rig(device, pool.memory.view, allocate)
+    assert {found.copies for found in device.health()} <= {copies, ""}, "a batch was refused"
     device.close()
     things = ("mapped", "locked", "made", "contexts")
     assert [count(batches, thing) for thing in things] == [0] * len(things)
@@ -149,9 +155,11 @@ CUDA_RIGS: dict[str, Callable[[HostPool], AbstractContextManager[Rig]]] = {
     "cuda-kernel": partial(cuda_rig, kernel=True),
 }
 STUB_RIGS: dict[str, Callable[[HostPool], AbstractContextManager[Rig]]] = {
-    f"libcuda-batches-{batches}": partial(stub_rig, batches=batches) for batches in BATCHES
+    "libcuda-batches-none": partial(stub_rig, batches="none", copies="rows"),
+    "libcuda-batches-12": partial(stub_rig, batches="12"),
+    "libcuda-batches-13": partial(stub_rig, batches="13"),
+    "libcuda-kernel": partial(stub_rig, batches="13", kernel=True, copies="kernel"),
 }
-STUB_RIGS["libcuda-kernel"] = partial(stub_rig, batches="13", kernel=True)
 RIGS = [
     pytest.param("native", marks=native),
     "numpy",

@@ -15,8 +15,6 @@ from kvstow.server.device.cuda.driver import HANDLE_BYTES
 from kvstow.server.device.handles import CudaHandle
 
 SOURCE = Path(__file__).parents[1] / "support" / "libcuda_stub.c"
-BATCHES = ["none", "12", "13"]
-"""Which form of the copies in batches it has: none, that of CUDA 12.8, that of 13.0."""
 
 compiled = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 

@@ -98,7 +98,7 @@ def test_a_library_that_is_no_driver_is_named(tmp_path: Path) -> None:
 @compiled
 def test_a_gpu_that_takes_no_batches_gets_none(pool: HostPool) -> None:
     before = count("13", "batches")
-    with stub_rig(pool, "13", gpu=1) as rig:
+    with stub_rig(pool, "13", gpu=1, copies="rows") as rig:
         region = rig.device.open_region(rig.allocate(4096).handle, SESSION)
         owner = Recorder()
         rig.store(owner, blocks_in_a_row(4, 64), [region])

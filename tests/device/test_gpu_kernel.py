@@ -58,7 +58,7 @@ def round_trip(rig: Rig, spans: Spans, size_bytes: int) -> None:
 @pytest.mark.parametrize("block_bytes", [1, 15, 16, 4096, ORDER_BYTES, ORDER_BYTES + 48, 100_000])
 def test_the_kernel_copies_pieces_of_every_size(pool: HostPool, block_bytes: int) -> None:
     count = 7
-    with stub_rig(pool, "13", kernel=True) as rig:
+    with stub_rig(pool, "13", kernel=True, copies="kernel") as rig:
         round_trip(rig, scattered(block_bytes, count), (block_bytes + 16) * count)
 
 

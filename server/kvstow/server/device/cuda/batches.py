@@ -2,9 +2,9 @@
 
 Pure arithmetic on numpy arrays, a fixed number of calls per piece whatever it holds. Nothing here knows a driver.
 
-Two things are minded. Neighbours that touch on both sides become one copy, but never across regions, which may be
-allocations of their own. And no copy crosses a boundary between two chunks of the host pool, because the driver refuses a
-copy from or to memory that was page-locked in more than one call.
+Neighbours that touch on both sides are one span already (`core.spans`). What is minded here is that no copy crosses a
+boundary between two chunks of the host pool, because the driver refuses a copy from or to memory that was page-locked in more
+than one call.
 """
 
 from dataclasses import dataclass
@@ -95,8 +95,8 @@ def make_batch(direction: Direction, spans: Spans, starts: Offsets, host: HostCh
         starts: addresses of the regions that `spans.region` indexes.
         host: where the pool lies.
     """
-    joined = _join(spans)
-    whole = _split(joined, host.chunk_bytes)
+    ranges = _Ranges(spans.region, spans.region_offset, spans.pool_offset, spans.length)
+    whole = _split(ranges, host.chunk_bytes)
     return Batch(
         direction,
         device=starts[whole.region] + whole.region_offset,
@@ -113,24 +113,6 @@ class _Ranges:
     region_offset: Offsets
     pool_offset: Offsets
     length: Offsets
-
-
-def _join(spans: Spans) -> _Ranges:
-    """Make one of neighbours that touch on both sides."""
-    region_end = spans.region_offset + spans.length
-    pool_end = spans.pool_offset + spans.length
-    apart = (
-        (spans.region[1:] != spans.region[:-1])
-        | (spans.region_offset[1:] != region_end[:-1])
-        | (spans.pool_offset[1:] != pool_end[:-1])
-    )
-    first = np.concatenate(([0], np.flatnonzero(apart) + 1))
-    return _Ranges(
-        spans.region[first],
-        spans.region_offset[first],
-        spans.pool_offset[first],
-        np.add.reduceat(spans.length, first),
-    )
 
 
 def _split(ranges: _Ranges, chunk_bytes: int) -> _Ranges:
