@@ -11,8 +11,10 @@ import pytest
 from device.conftest import stub_rig
 from device.rig import SESSION, Recorder, blocks_in_a_row
 from device.stub import StubMemory, compiled, count, library, set_hanging
+from kvstow.server import process
+from kvstow.server.command_line import load
 from kvstow.server.device.base import CudaOffError, DeviceError
-from kvstow.server.device.choice import Wishes, choose_devices
+from kvstow.server.device.choice import Choice, Wishes, choose_devices
 from kvstow.server.device.cuda.abi import Copy2D, CopyAttributes, IpcHandle, Side
 from kvstow.server.device.cuda.libcuda import LibCuda
 from kvstow.server.device.handles import HOST, CudaHandle
@@ -151,3 +153,21 @@ def test_the_structures_are_laid_out_as_the_driver_has_them() -> None:
         112,
         120,
     )
+
+
+@pytest.mark.parametrize(("copies", "kernel"), [("dma", False), ("kernel", True)])
+def test_settings_become_wishes(
+    pool: HostPool, monkeypatch: pytest.MonkeyPatch, copies: str, kernel: bool
+) -> None:
+    asked: list[Wishes] = []
+
+    def choose(pool: HostPool, wishes: Wishes) -> Choice:
+        asked.append(wishes)
+        return choose_devices(pool, replace(wishes, library=NOTHING))
+
+    monkeypatch.setattr(process, "choose_devices", choose)
+    config = load(
+        [f"--cuda-copies={copies}", "--copy-threads=3", "--piece-size=8KiB", "--cuda-watchdog-s=7"]
+    )
+    process._choose_devices(config, pool).device.close()
+    assert asked == [Wishes(3, 8192, "auto", pinned=True, watchdog_s=7.0, kernel=kernel)]

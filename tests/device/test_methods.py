@@ -12,6 +12,7 @@ from device.stub import compiled, refuse_batches
 from kvstow.server.device.base import DeviceError, Direction, Region
 from kvstow.server.device.cuda.driver import INVALID_VALUE, NOT_SUPPORTED
 from kvstow.server.device.pool import HostPool
+from support.waiting import wait_for
 
 BLOCK = 4096
 SPANS = blocks_in_a_row(40, BLOCK)
@@ -151,10 +152,14 @@ def test_the_binding_falls_back_as_well(pool: HostPool, batches: str, code: int)
         refuse_batches(batches, 0, 0)
 
 
-def test_both_threads_of_a_lane_may_be_refused_at_once(pool: HostPool) -> None:
-    for seed in range(8):
-        with capture_logs() as logs, cuda_rig(pool, seed=seed) as rig:
-            memory, region = attach(rig)
-            with rig.driver.refusing_batches(NOT_SUPPORTED, issued=1):
-                round_trip(rig, memory, region, seed)
-        assert len([line for line in logs if line["log_level"] == "warning"]) == 1
+def test_both_threads_of_a_lane_may_be_refused_at_once(rig: CudaRig) -> None:
+    _, region = attach(rig)
+    owners = [Recorder(), Recorder()]
+    with capture_logs() as logs, rig.driver.refusing_batches(NOT_SUPPORTED, issued=1):
+        with rig.driver.hanging("copy_rows"):
+            for owner in owners:
+                spans = blocks_in_a_row(2, BLOCK)
+                rig.device.submit(make_copy(owner, Direction.STORE, spans, [region]))
+            wait_for(lambda: rig.driver.calls_waiting == 2, "both threads, each refused")
+        assert [owner.wait_end().failures for owner in owners] == [[], []]
+    assert len([line for line in logs if line["log_level"] == "warning"]) == 1
