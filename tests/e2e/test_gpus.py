@@ -1,6 +1,7 @@
 """The daemon as a process with a CUDA driver, in C and without a GPU: how it starts and ends, and what it says."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,20 @@ def test_a_driver_that_hangs_keeps_no_daemon_from_ending(directory: Path, hangin
     assert daemon.wait_exit() == 0
     assert daemon.wait_line(LEFT)["threads"] == ["gpu-0"]
     assert not daemon.socket.exists()
+
+
+@compiled
+@pytest.mark.usefixtures("driver")
+def test_a_second_signal_ends_a_daemon_that_waits_for_a_driver(
+    directory: Path, hanging: Path
+) -> None:
+    daemon = Kvstowd(directory)
+    daemon.wait_ready()
+    hanging.touch()
+    daemon.terminate()
+    wait_for(reached(hanging).exists, "a call that hangs")
+    daemon.terminate()
+    assert daemon.wait_exit() == 128 + signal.SIGTERM
 
 
 @compiled
