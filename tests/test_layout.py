@@ -84,7 +84,7 @@ def source_tree(tmp_path: Path) -> Path:
     return tree
 
 
-def test_a_wheel_carries_the_three_parts_and_the_kernel(source_tree: Path, tmp_path: Path) -> None:
+def test_a_wheel_carries_the_three_parts_and_the_kernels(source_tree: Path, tmp_path: Path) -> None:
     wheel, _ = hatchling("wheel", source_tree, tmp_path / "wheel")
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     assert wheel.name.endswith(f"-py3-none-{platform}.whl")
@@ -96,6 +96,7 @@ def test_a_wheel_carries_the_three_parts_and_the_kernel(source_tree: Path, tmp_p
         "kvstow/server/__init__.py",
         "kvstow/server/core/__init__.py",
         f"{DEVICE}/_copy_spans.so",
+        f"{DEVICE}/cuda/gpu_kernel.ptx",
     }
     assert any(name.startswith("kvstow/v1/") and name.endswith("_pb2.py") for name in names)
     assert "kvstow/__init__.py" not in names
