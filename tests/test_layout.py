@@ -84,7 +84,9 @@ def source_tree(tmp_path: Path) -> Path:
     return tree
 
 
-def test_a_wheel_carries_the_three_parts_and_the_kernels(source_tree: Path, tmp_path: Path) -> None:
+def test_a_wheel_carries_the_three_parts_and_the_kernels(
+    source_tree: Path, tmp_path: Path
+) -> None:
     wheel, _ = hatchling("wheel", source_tree, tmp_path / "wheel")
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     assert wheel.name.endswith(f"-py3-none-{platform}.whl")
