@@ -150,6 +150,16 @@ def test_arc_takes_the_head_of_a_prefix_to_be_known_when_its_tail_is() -> None:
     assert pool.order() == [3, 2, 1, 6, 8, 9]
 
 
+def test_arc_takes_what_is_offered_again_before_a_used_block_to_be_used() -> None:
+    pool = Pool("arc", 6)
+    pool.store([1, 2, 3, 4])
+    pool.policy.touch(pool.slots_of([3]))
+    assert pool.order() == [4, 2, 1, 3]
+    pool.policy.refresh(pool.slots_of([1, 2, 3, 4]))
+    pool.policy.check()
+    assert pool.order() == [4, 3, 2, 1]
+
+
 def test_arc_remembers_nothing_of_dropped_blocks() -> None:
     pool = Pool("arc", 2)
     pool.store([1, 2])
@@ -244,6 +254,16 @@ def test_check_of_arc_finds_ghosts_beyond_the_limit() -> None:
     policy._ghost_limit = 1
     policy._ghosts[2].add([7, 8])
     with pytest.raises(BooksError, match="2 blocks evicted from list 2 are remembered"):
+        policy.check()
+
+
+@pytest.mark.parametrize(("count", "limit"), [(0, 8), (2, 1)])
+def test_check_of_arc_finds_victims_counted_wrongly_and_too_many(count: int, limit: int) -> None:
+    policy = used_and_unused()
+    policy.evict(2, NOTHING)
+    policy.check()
+    policy._gone_count, policy._gone_limit = count, limit
+    with pytest.raises(BooksError, match="2 victims are noted"):
         policy.check()
 
 

@@ -11,8 +11,9 @@ Where this differs from the paper:
   p, without the paper's tie-break for a block that B2 remembers.
 - The capacity c is the largest number of blocks that were ever in T1 and T2 together.
 - B1 and B2 hold numbers that identify blocks, and are bounded by a constant as well as by c.
-- A block that is offered again becomes the most recent one of the list that it is in, and stays there.
-- A batch is a prefix. What is remembered of a block holds for all blocks before it, which were used whenever it was.
+- A block that is offered again becomes the most recent one of the list that it is in, and stays there but for the next rule.
+- A batch is a prefix. What is remembered of a block, or known when it is offered again, holds for all blocks before it,
+  which were used whenever it was.
 
 Within T1 and within T2 tails go before heads. Between the lists p decides: a tail in T1 may outlive its head in T2. The
 opposite, a head in T1 that goes before its tail in T2, is what the last rule above is there to prevent.
@@ -111,8 +112,11 @@ class Arc:
 
     def refresh(self, slots: Sequence[int]) -> None:
         places = self._places
-        for place in self._counts:
-            self._lists.move(-place, [slot for slot in slots if places[slot] == place])
+        used_count = len(slots)
+        while used_count and places[slots[used_count - 1]] != _OFTEN:
+            used_count -= 1
+        self.touch(slots[:used_count])
+        self._lists.move(-_ONCE, [slot for slot in slots[used_count:] if places[slot] == _ONCE])
 
     def evict(self, count: int, protected: Collection[int]) -> list[int]:
         excess, often, rest = self._coldest(protected)
@@ -144,6 +148,9 @@ class Arc:
                 raise BooksError(
                     f"{len(self._ghosts[place])} blocks evicted from list {place} are remembered"
                 )
+        noted = sum(len(identities) for _, identities in self._gone)
+        if noted != self._gone_count or noted > self._gone_limit:
+            raise BooksError(f"{noted} victims are noted, {self._gone_count} were counted")
         if not 0 <= self._target <= self._capacity or len(self) > self._capacity:
             raise BooksError(f"target {self._target} or size {len(self)} exceeds {self._capacity}")
 
@@ -156,6 +163,8 @@ class Arc:
 
     def _leave(self, place: int, slots: list[int], protected: Collection[int]) -> None:
         """Victims leave T1 or T2, coldest first, and are noted."""
+        if not slots:
+            return
         self._gone.append((place, self._identify(slots)))
         self._gone_count += len(slots)
         if protected:
