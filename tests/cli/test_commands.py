@@ -60,7 +60,7 @@ def test_reset_of_one_space(daemon: Kvstowd, engine: ClientEngine) -> None:
 
 
 def test_what_an_engine_calls_itself_is_no_markup(daemon: Kvstowd) -> None:
-    name = "[/bold] and [red]"
+    name = "[/bold] and [red] :smile:"
     identity = Identity()
     identity.CopyFrom(IDENTITY)
     identity.model = name

@@ -19,8 +19,8 @@ def print_table(table: RenderableType) -> None:
 
 
 def console(width: int | None = None) -> Console:
-    """What engines call themselves is shown as it is: brackets in it are no markup."""
-    return Console(width=width, markup=False)
+    """What engines call themselves is shown as it is: brackets in it are no markup, and colons no emoji."""
+    return Console(width=width, markup=False, emoji=False)
 
 
 def print_json(value: Row | Sequence[Row]) -> None:
