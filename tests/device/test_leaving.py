@@ -14,7 +14,7 @@ from kvstow.server.device.pool import HostPool
 from support.clock import ManualClock
 from support.driver_model import DriverModel
 from support.driver_model_world import EngineProcess, World
-from support.waiting import wait_for
+from support.waiting import DEADLINE_S, wait_for
 
 BLOCK = 4096
 SPANS = blocks_in_a_row(2, BLOCK)
@@ -92,6 +92,22 @@ def test_a_gpu_that_hangs_takes_no_time_from_one_that_ends_its_piece(
         names = [thread.name for thread in threading.enumerate()]
         assert [name for name in names if name.startswith("gpu-1-")] == []
     running.wait_end()
+
+
+def test_all_gpus_end_at_once_and_not_one_after_the_other(rig: CudaRig) -> None:
+    stuck, _ = (attach(rig, gpu) for gpu in range(2))
+    closing = threading.Thread(target=rig.device.close, args=[2 * DEADLINE_S])
+    with rig.driver.hanging("wait_event", gpu=0):
+        running = copy(rig, stuck, Direction.STORE)
+        wait_for(lambda: rig.driver.calls_waiting, "a call that hangs")
+        closing.start()
+        wait_for(
+            lambda: not any(t.name.startswith("gpu-1-") for t in threading.enumerate()),
+            "the end of the threads of the other GPU",
+        )
+        assert closing.is_alive()
+    closing.join(DEADLINE_S)
+    assert running.wait_end().failures == []
 
 
 @pytest.mark.parametrize("call", ["unlock_pages", "close_memory", "release"])
