@@ -3,7 +3,8 @@
 The model is a tiny one, so that the engine's own time does not hide the connector's; the connector's does not depend on
 the model but on requests and blocks. Each call of vLLM's connector interface on the scheduler's side is timed, cold
 (everything is stored) and warm (everything is loaded first). `build_connector_meta` counts while all requests run. It
-makes the call to the daemon that offers what the last step computed; `get_num_new_matched_tokens` makes a lookup.
+makes the call to the daemon that offers what the last step computed; `get_num_new_matched_tokens` makes a lookup. Prompts
+differ in length, so that in every step some requests fill a block: two, on average.
 """
 
 import argparse
@@ -21,11 +22,12 @@ from vllm_engine.environment import prepare_environment
 
 from .daemon import running_daemon
 from .figures import spread
+from .machine import machine
 
 prepare_environment()
 
 from vllm_engine.engine import OpenEngine, connector, prompt, running_engine
-from vllm_engine.tiny import tiny_llama
+from vllm_engine.tiny import BLOCK_TOKENS, tiny_llama
 
 REQUESTS = 64
 PROMPT_TOKENS = 500
@@ -75,7 +77,7 @@ class Stopwatch:
 
 def measure(target: str) -> dict[str, Times]:
     """Run all requests twice; the second time the engine has forgotten them."""
-    prompts = [prompt(seed, PROMPT_TOKENS) for seed in range(REQUESTS)]
+    prompts = [prompt(seed, PROMPT_TOKENS + seed % BLOCK_TOKENS) for seed in range(REQUESTS)]
     found: dict[str, Times] = {}
     with running_engine(
         tiny_llama(),
@@ -99,12 +101,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.bench_connector", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE")
     options = parser.parse_args()
+    before = machine()
     with running_daemon(pool_size="256MiB") as target:
         times = measure(target)
     figures = {
         life: {name: spread(each) for name, each in calls.items()} for life, calls in times.items()
     }
     table = Table("run", "call", "count", "p50 µs", "p99 µs", title=f"{REQUESTS} requests")
+    table.caption = f"load average before: {before['load_average']:.1f}"
     for life, calls in figures.items():
         for name, each in calls.items():
             table.add_row(
@@ -112,7 +116,8 @@ def main() -> None:
             )
     Console().print(table)
     if options.json is not None:
-        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+        written = {"machine": before, "figures": figures}
+        options.json.write_text(json.dumps(written, indent=2) + "\n")
 
 
 if __name__ == "__main__":
