@@ -33,11 +33,14 @@ def continued(tokens: Sequence[int], answer: Answer) -> list[int]:
 def test_eager_mode_stores_every_full_block(
     daemon: Kvstowd, books: Books, prompt_only: bool
 ) -> None:
-    """Of a request, all tokens were computed but the last one that it generated."""
+    """Of a request, all tokens were computed but the last one that it generated. With vLLM's own prefix cache and without."""
     tenant = f"prompt only: {prompt_only}"
     options = {"offload_prompt_only": prompt_only, "tenant": tenant, **PATIENT}
     with running_engine(
-        tiny_llama(), connector(daemon.target, **options), max_num_batched_tokens=ODD_STEP
+        tiny_llama(),
+        connector(daemon.target, **options),
+        max_num_batched_tokens=ODD_STEP,
+        enable_prefix_caching=not prompt_only,
     ) as engine:
         answers = engine.run(*PROMPTS, generate=GENERATE)
         engine.forget()
