@@ -2,13 +2,27 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import takewhile
 from unittest.mock import patch
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from engines.driving import LARGE, PROMPT, SMALL, full_keys, run, step_until, stored_keys
+from engines.driving import (
+    LARGE,
+    MOST_STEPS,
+    PROMPT,
+    SMALL,
+    full_keys,
+    run,
+    step_until,
+    stored_keys,
+)
 from engines.engine import SimulatedEngine
 from engines.evicting import EvictingSession
+from engines.request import Stage
+from kvstow.client.engines.offload.collector import PATIENCE_S
 from kvstow.server.core.policy import POLICY_NAMES
 
 LONG = bytes(range(20, 61))
@@ -28,9 +42,9 @@ def make_engine(request: pytest.FixtureRequest) -> Iterator[type[SimulatedEngine
 
 def leading_count(engine: SimulatedEngine, tokens: bytes) -> int:
     """How many leading blocks of a prompt are stored; none may be stored behind them."""
-    count, stored = 0, stored_keys(engine)
-    while tokens[: 2 * count + 2] in stored:
-        count += 1
+    stored = stored_keys(engine)
+    keys = [tokens[:end] for end in range(2, len(tokens) + 1, 2)]
+    count = len(list(takewhile(stored.__contains__, keys)))
     assert stored & full_keys(tokens, len(tokens)) == full_keys(tokens, 2 * count)
     return count
 
@@ -99,3 +113,43 @@ def test_what_is_offered_again_is_named_with_what_stands_before_it() -> None:
     assert [call.args[0][0] for call in store.call_args_list] == [
         [PROMPT[:end] for end in range(2, 11, 2)]
     ]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    prompts=st.lists(
+        st.tuples(st.integers(0, 5), st.integers(0, 12), st.integers(1, 14)), max_size=12
+    ),
+    slot_count=st.integers(6, 40),
+)
+def test_with_lru_nothing_is_kept_without_what_stands_before_it(
+    prompts: list[tuple[int, int, int]], slot_count: int
+) -> None:
+    session = partial(EvictingSession, slot_count=slot_count, policy="lru")
+    with patch("engines.engine.SimulatedSession", session):
+        engine = SimulatedEngine(LARGE)
+    before = [b""]  # prompts so far; each begins like one of the last ones, or anew
+    for number, (back, kept, fresh_count) in enumerate(prompts):
+        kept_tokens = before[-1 - back % len(before)][: 2 * kept]
+        before.append(kept_tokens + bytes(50 + number for _ in range(2 * fresh_count)))
+        run(engine, before[-1])
+        engine.end_copies()
+        for tokens in before:
+            leading_count(engine, tokens)
+    engine.half.close(0)
+
+
+def test_an_engine_is_not_kept_busy_for_long_by_a_copy_that_does_not_end() -> None:
+    engine = SimulatedEngine(LARGE)
+    request = engine.add(PROMPT, 0, False)
+    for _ in range(MOST_STEPS):
+        engine.step()
+        if request.stage is Stage.OVER:
+            break
+    assert engine.session.copies
+    assert engine.half.is_busy()
+    engine.now += PATIENCE_S
+    engine.step()
+    assert not engine.half.is_busy()
+    engine.end_copies()
+    step_until(engine, lambda: not engine.half.is_busy())

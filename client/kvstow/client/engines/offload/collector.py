@@ -6,14 +6,14 @@ step has no time for waits for the next ones: however much there is to look at, 
 held up for long. Only the scheduler thread uses this.
 
 The daemon orders what one call names: of a prefix its end is evicted before its beginning. Of what
-several calls name the last call's stays longest. So when a request ends its prefix is named in pieces of
-one call each, from the end to the beginning, and a piece is collected only if it fits into the next
-call as a whole. In between, the beginning of what a running request has stored may be evicted before
-the rest; then it is stored again when the request ends.
+several calls name the last call's stays longest. So when a request ends its prefix is named once what
+it has stored is there, in pieces of one call each, from the end to the beginning, and a piece is
+collected only if it fits into the next call as a whole. In between, the beginning of what a running
+request has stored may be evicted before the rest; then it is stored again when the request ends.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .engine import Engine
@@ -24,6 +24,12 @@ from .stores import Stores
 LOOK_BLOCKS = 2048
 """Blocks that are looked at in one step."""
 
+PATIENCE_S = 1.0
+"""How long an engine that has nothing else to do is kept busy until copies have ended."""
+
+MOST_PIECES = 4096
+"""Pieces that wait while a daemon does not end its copies; the oldest are forgotten."""
+
 
 @dataclass(frozen=True, slots=True)
 class Piece:
@@ -31,11 +37,13 @@ class Piece:
 
     Attributes:
         begin: the token that the first of them begins with.
+        after: the last store that may hold some of them; they are named when it has ended.
         count: how many there are.
         offers: the blocks, without those that hold nothing.
     """
 
     begin: int
+    after: int
     count: int
     offers: Iterator[Offer]
 
@@ -46,18 +54,26 @@ class Collector:
     Args:
         engine: whose blocks they are.
         stores: where offers go.
+        clock: seconds, rising.
     """
 
-    def __init__(self, engine: Engine, stores: Stores) -> None:
+    def __init__(self, engine: Engine, stores: Stores, clock: Callable[[], float]) -> None:
         self._engine = engine
         self._stores = stores
-        self._farewells: deque[Piece] = deque()
+        self._clock = clock
+        self._finished_at = 0.0
+        self._farewells: deque[Piece] = deque(maxlen=MOST_PIECES)
         self._left = LOOK_BLOCKS
 
     @property
     def is_busy(self) -> bool:
-        """Whether requests that are over still have blocks to offer."""
-        return bool(self._farewells)
+        """Whether requests that are over have blocks to offer, now or very soon."""
+        is_soon = self._clock() - self._finished_at < PATIENCE_S
+        return bool(self._farewells) and (is_soon or self._is_time)
+
+    @property
+    def _is_time(self) -> bool:
+        return bool(self._farewells) and self._stores.have_ended(self._farewells[0].after)
 
     def begin_step(self) -> None:
         """A step of the engine begins."""
@@ -77,25 +93,41 @@ class Collector:
         """A request is over; offer all its blocks once more."""
         if self._engine.evictable is not None or not self._stores.are_welcome(last_chance=True):
             return
+        after = 0
+        if self._stores.are_under_way:
+            for group, table in enumerate(tables):
+                self._collect_rest(tracked, group, table)
+            after = self._stores.next_number
         pieces = [
             piece
             for group, table in enumerate(tables)
-            for piece in self._pieces(tracked, group, table)
+            for piece in self._pieces(tracked, group, table, after)
         ]
+        self._finished_at = self._clock()
         self._farewells.extend(sorted(pieces, key=lambda piece: piece.begin, reverse=True))
         self._take_leave()
 
-    def _pieces(self, tracked: Tracked, group: int, table: Sequence[int]) -> Iterator[Piece]:
+    def _collect_rest(self, tracked: Tracked, group: int, table: Sequence[int]) -> None:
+        """Offer at once what was not looked at yet: its blocks may soon be used again."""
+        start = tracked.scanned.get(group, 0)
+        stop = min(self._ready(tracked, group), len(table), start + self._left)
+        if start < stop:
+            self._left -= stop - start
+            self._stores.collect(self._offers(tracked, group, start, table[start:stop]))
+
+    def _pieces(
+        self, tracked: Tracked, group: int, table: Sequence[int], after: int
+    ) -> Iterator[Piece]:
         ready = min(self._ready(tracked, group), len(table))
         block_tokens = self._engine.shape.groups[group].block_tokens
         size = min(self._stores.most_keys, LOOK_BLOCKS)
         for start in range(0, ready, size):
             blocks = table[start : min(start + size, ready)]
             offers = self._offers(tracked, group, start, blocks)
-            yield Piece(start * block_tokens, len(blocks), offers)
+            yield Piece(start * block_tokens, after, len(blocks), offers)
 
     def _take_leave(self) -> None:
-        while self._farewells and self._farewells[0].count <= self._left:
+        while self._is_time and self._farewells[0].count <= self._left:
             room = self._stores.most_keys - self._stores.batch_count
             if self._farewells[0].count > room and self._stores.batch_count:
                 break

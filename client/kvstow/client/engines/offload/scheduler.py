@@ -62,7 +62,7 @@ class SchedulerHalf:
         self._stores = Stores(session, self._blocks, self._epochs, self._presence, clock)
         self._finder = Finder(session, engine, self._presence, self._loads, self.account, clock)
         self._progress = Progress(engine.shape, engine.table, self._blocks)
-        self._collector = Collector(engine, self._stores)
+        self._collector = Collector(engine, self._stores, clock)
         self._requests: dict[str, Tracked] = {}
 
     def add(self, request: EngineRequest) -> None:

@@ -86,6 +86,22 @@ class Stores:
         """How many keys one transfer names at most; 0 before there was a daemon."""
         return min(self._session.snapshot().terms.max_keys, STEP_KEYS)
 
+    @property
+    def are_under_way(self) -> bool:
+        """Whether any has not ended."""
+        return bool(self._flights)
+
+    @property
+    def next_number(self) -> int:
+        """Of the next one."""
+        return self._last_number + 1
+
+    def have_ended(self, number: int) -> bool:
+        """Whether all up to this one have, as far as there are any."""
+        if self._batch and self._last_number < number:
+            return False
+        return not self._flights or self._flights[0].number > number
+
     def are_welcome(self, last_chance: bool = False) -> bool:
         """Whether it makes sense to collect; soon after a refusal only if it is the last chance."""
         is_time = last_chance or not self._later.is_pause
