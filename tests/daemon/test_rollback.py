@@ -64,8 +64,12 @@ def test_what_is_slow_to_be_given_back_changes_no_refusal_and_is_given_back(
     call: str,
 ) -> None:
     with machine.driver.hanging(call):
-        with pytest.raises(FenceInvalid, match="the event cannot be opened"):
+        with (
+            capture_logs() as logs,
+            pytest.raises(FenceInvalid, match="the event cannot be opened"),
+        ):
             rig.daemon.attach(session, 0, bad, None)
+        assert not [line for line in logs if line["log_level"] == "error"], "it will be given back"
         rig.daemon.check()
         assert len(machine.driver.mapped()) == 1
         with pytest.raises(DeviceBusy):
