@@ -1,14 +1,14 @@
 """The model of the CUDA driver finds what CUDA leaves undefined: each of its rules, broken."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from kvstow.server.core.spans import Offsets
 from kvstow.server.device.base import Direction
-from kvstow.server.device.cuda.batches import Batch
+from kvstow.server.device.cuda.batches import Batch, Rows
 from kvstow.server.device.cuda.driver import CudaError, Driver
 from support.driver_model import DriverModel
 from support.driver_model_kernels import host_bytes
@@ -134,6 +134,34 @@ def run_an_unloaded_kernel(scene: Scene) -> None:
     scene.driver.run_kernel(kernel, scene.host, 1, scene.stream)
 
 
+def map_on_another_gpu(scene: Scene) -> None:
+    scene.driver.use(1)
+    scene.driver.open_memory(scene.engine.allocate(SIZE, gpu=0).handle)
+
+
+def copy_from_another_gpu(scene: Scene) -> None:
+    scene.driver.use(1)
+    replace(scene, stream=scene.driver.create_stream()).copy()
+
+
+def copy_on_the_stream_of_another_gpu(scene: Scene) -> None:
+    scene.driver.use(1)
+    scene.copy()
+
+
+def copy_rows_that_overlap(scene: Scene) -> None:
+    one, pitch = np.array([1], dtype=np.int64), np.array([63], dtype=np.int64)
+    rows = Rows(
+        Direction.STORE, one * scene.address, one * scene.host, pitch, pitch, one * 64, one * 2
+    )
+    scene.driver.copy_rows(rows, scene.stream)
+
+
+def batch_where_there_are_none(scene: Scene) -> None:
+    scene.driver._batched = False
+    scene.copy()
+
+
 BROKEN: dict[str, Callable[[Scene], None]] = {
     "outside every mapping": lambda scene: scene.copy(device=SIZE - 63),
     "before every mapping": lambda scene: scene.copy(device=-1),
@@ -149,6 +177,11 @@ BROKEN: dict[str, Callable[[Scene], None]] = {
     "destroyed event": use_a_destroyed_event,
     "event destroyed by its owner": ask_for_an_event_its_owner_destroyed,
     "under the lock": under_the_lock,
+    "mapped on another GPU": map_on_another_gpu,
+    "memory of another GPU": copy_from_another_gpu,
+    "stream of another GPU": copy_on_the_stream_of_another_gpu,
+    "rows that overlap": copy_rows_that_overlap,
+    "batch where there are none": batch_where_there_are_none,
     "kernel of another context": lambda scene: (run_kernel(scene, gpu=1), None)[1],
     "kernel outside every mapping": lambda s: (run_kernel(s, s.address + SIZE - 63), None)[1],
     "kernel outside what is page-locked": lambda s: (
