@@ -80,8 +80,7 @@ class Arc:
         identities, known_count = self._identify(slots), 0
         if once.knows_any(identities) or often.knows_any(identities):
             for position, identity in enumerate(identities, start=1):
-                if identity in once or identity in often:
-                    self._adapt(identity)
+                if self._adapt(identity):
                     known_count = position
         self._enter(_OFTEN, slots[:known_count])
         self._enter(_ONCE, slots[known_count:])
@@ -184,17 +183,18 @@ class Arc:
         self._counts[place] += len(slots)
         self._capacity = max(self._capacity, len(self))
 
-    def _adapt(self, identity: int) -> None:
-        """Move the target by the block that came back, and forget it: cases II and III of the paper."""
+    def _adapt(self, identity: int) -> bool:
+        """Move the target by a block that came back, and forget it: cases II and III of the paper; whether it was known."""
         once, often = self._ghosts[_ONCE], self._ghosts[_OFTEN]
-        if identity in once:
-            step = max(1.0, len(often) / len(once))
+        if once.leave(identity):
+            step = max(1.0, len(often) / (len(once) + 1))
             self._target = min(float(self._capacity), self._target + step)
-            once.leave(identity)
-        else:
-            step = max(1.0, len(once) / len(often))
+        elif often.leave(identity):
+            step = max(1.0, len(once) / (len(often) + 1))
             self._target = max(0.0, self._target - step)
-            often.leave(identity)
+        else:
+            return False
+        return True
 
     def _remember(self, limit: int) -> None:
         """B1 and B2 take in what was noted, but for the newest `limit` victims at most."""

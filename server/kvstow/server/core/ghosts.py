@@ -29,9 +29,6 @@ class Ghosts:
     def __len__(self) -> int:
         return len(self._known)
 
-    def __contains__(self, identity: int) -> bool:
-        return identity in self._known
-
     def knows_any(self, identities: Iterable[int]) -> bool:
         """Whether one of these is remembered."""
         return not self._known.keys().isdisjoint(identities)
@@ -40,10 +37,13 @@ class Ghosts:
         """Remember blocks, the oldest of them first; one that is remembered already keeps its place."""
         self._known.update(dict.fromkeys(identities))
 
-    def leave(self, identity: int) -> None:
-        """Forget a block that is remembered."""
+    def leave(self, identity: int) -> bool:
+        """Forget a block; whether it was remembered."""
+        if identity not in self._known:
+            return False
         del self._known[identity]
         self._oldest.pop(identity, None)
+        return True
 
     def trim(self, limit: int) -> None:
         """Forget the oldest until at most `limit` are left."""
