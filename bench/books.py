@@ -26,6 +26,7 @@ from kvstow.server.core.types import (
     Hold,
     Identity,
     KeyScheme,
+    KeyState,
     Layout,
     LeaseId,
     LookupResult,
@@ -161,6 +162,15 @@ class Shelf:
         """Offer new blocks for which there is no room."""
         self._begin_store(keys, StoreStatus.NO_SPACE)
 
+    def offer_again(self, keys: Sequence[bytes]) -> None:
+        """Offer blocks that are all there, as an engine does when a request ends."""
+        self._begin_store(keys, StoreStatus.ALREADY_STORED)
+
+    def missing(self, keys: Sequence[bytes]) -> list[bool]:
+        """For each block, whether it is not there."""
+        result = self._lookup(keys, LookupOptions(want_states=True))
+        return [state != KeyState.READY.value for state in result.groups[0].states]
+
     def lookup(self, keys: Sequence[bytes], touch: bool = False) -> None:
         """Look up blocks that are all there."""
         result = self._lookup(keys, LookupOptions(touch=touch))
@@ -175,8 +185,8 @@ class Shelf:
 
     def held_count(self) -> int:
         """Blocks under leases."""
-        picture = self._times.time("snapshot", lambda: self.ledger.snapshot(now=self._now))
-        return sum(lease.blocks for lease in picture.leases)
+        capture = self._times.time("snapshot", lambda: self.ledger.capture(now=self._now))
+        return sum(lease.blocks for lease in capture.develop().leases)
 
     def release(self, lease: LeaseId) -> None:
         """End a lease."""

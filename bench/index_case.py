@@ -65,6 +65,7 @@ class Case:
         bytes_per_entry = self._fill(self._entries - tail * STORE_BLOCKS)
         self._store(tail)
         self._lookup()
+        self._offer_again()
         self._evict(self._shuffle())
         self._refuse()
         self._call_largest()
@@ -119,8 +120,19 @@ class Case:
                 lambda _, keys: self._bare.lookup(keys),
             )
 
+    def _offer_again(self) -> None:
+        last = self._stored_count - LOOKUP_KEYS + 1
+        self._compare(
+            "offer again",
+            ("begin_store",),
+            self._rounds,
+            lambda: self._random.integers(last) + np.arange(LOOKUP_KEYS),
+            self._shelf.offer_again,
+            lambda _, keys: self._bare.lookup(keys),
+        )
+
     def _shuffle(self) -> Numbers:
-        """Use prefixes in random order; returns all numbers in the order in which they will be evicted."""
+        """Use prefixes in random order; returns all numbers in the order in which most of them will be evicted."""
         tails_first = np.arange(self._entries).reshape(-1, STORE_BLOCKS)[:, ::-1]
         prefixes = self._random.permutation(len(tails_first))
         used = prefixes[: int(TOUCHED[self._policy] * len(prefixes))]
@@ -173,14 +185,32 @@ class Case:
         return leases
 
     def _call_largest(self) -> None:
-        """Store, hold, release and load as many blocks as one call may name."""
-        for _ in range(LARGEST_ROUNDS):
-            keys = self._keys.fresh(self._new(min(LARGEST_CALL, self._entries)))
+        """Store, hold, release, load and offer again as many blocks as one call may name.
+
+        First those that were evicted, which ARC remembers; then new ones.
+        """
+        largest = min(LARGEST_CALL, self._entries)
+        for numbers in (
+            self._evicted(largest),
+            *(self._new(largest) for _ in range(LARGEST_ROUNDS)),
+        ):
+            keys = self._keys.fresh(numbers)
             self._shelf.store(keys)
+            self._shelf.offer_again(keys)
             lease = self._shelf.hold_ready(keys)
             if lease is not None:
                 self._shelf.release(lease)
             self._shelf.load(keys)
+
+    def _evicted(self, count: int) -> Numbers:
+        """The first numbers of blocks that are not there any more, up to `count`."""
+        found: list[Numbers] = []
+        for start in range(0, self._stored_count, LARGEST_CALL):
+            numbers = np.arange(start, min(start + LARGEST_CALL, self._stored_count))
+            found.append(numbers[self._shelf.missing(self._keys.fresh(numbers))])
+            if sum(map(len, found)) >= count:
+                break
+        return np.concatenate(found)[:count]
 
     def _collect(self, name: str) -> None:
         self._times.time(name, gc.collect)
