@@ -116,6 +116,19 @@ def test_what_cannot_be_sent_is_dropped_with_its_block() -> None:
     assert full_keys(second.tokens, 20) <= stored_keys(engine)
 
 
+def test_what_is_computed_again_after_a_preemption_is_offered_again() -> None:
+    """What the daemon has evicted meanwhile, not only when the request ends."""
+    engine = SimulatedEngine(LARGE)
+    request = engine.add(PROMPT, 60, False)
+    step_until(engine, lambda: request.num_computed_tokens > 14)
+    for name in list(engine.session.stored):
+        assert engine.session.evict(name)
+    engine.preempt_all()
+    assert engine.pool.reset()
+    step_until(engine, lambda: full_keys(request.tokens, 14) <= stored_keys(engine))
+    assert request.stage is Stage.RUNNING
+
+
 def test_what_was_declined_is_not_offered_again_by_the_same_request() -> None:
     """It would count as another sight of the key."""
     engine = SimulatedEngine(LARGE)
