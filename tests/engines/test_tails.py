@@ -139,6 +139,19 @@ def test_with_lru_nothing_is_kept_without_what_stands_before_it(
     engine.half.close(0)
 
 
+def test_what_a_request_computed_last_does_not_wait_for_what_is_being_copied() -> None:
+    """Its blocks may be used again at once."""
+    engine = SimulatedEngine(LARGE)
+    request = engine.add(PROMPT, 0, False)
+    while request.stage is not Stage.OVER:
+        engine.step()
+    engine.step()
+    offered = [[key for (_, key), _ in copy.items] for copy in engine.session.copies]
+    keys = [PROMPT[:end] for end in range(2, 11, 2)]
+    assert offered == [keys[:3], keys[3:]]
+    step_until(engine, lambda: not engine.half.is_busy())
+
+
 def test_an_engine_is_not_kept_busy_for_long_by_a_copy_that_does_not_end() -> None:
     engine = SimulatedEngine(LARGE)
     request = engine.add(PROMPT, 0, False)

@@ -97,9 +97,7 @@ class Stores:
         return self._last_number + 1
 
     def have_ended(self, number: int) -> bool:
-        """Whether all up to this one have, as far as there are any."""
-        if self._batch and self._last_number < number:
-            return False
+        """Whether all up to this one have, of those that were sent."""
         return not self._flights or self._flights[0].number > number
 
     def are_welcome(self, last_chance: bool = False) -> bool:
