@@ -105,6 +105,11 @@ class Interleavings(RuleBasedStateMachine):
         self.engine.session.evict(data.draw(st.sampled_from(sorted(self.engine.session.stored))))
 
     @rule()
+    def expire(self) -> None:
+        """Leases end by time."""
+        self.engine.session.leases.clear()
+
+    @rule()
     def die(self) -> None:
         self.engine.session.die()
 
