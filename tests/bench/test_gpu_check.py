@@ -4,12 +4,15 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from bench.gpu_check.__main__ import main
+from bench.gpu_check.__main__ import PATIENT, main
+from bench.gpu_check.checks import check_fences
 from bench.gpu_check.daemons import served_on_gpu
 from bench.gpu_check.model import ModelGpu, served_on_model
 from bench.gpu_check.plan import DRY, ON_A_GPU
@@ -20,6 +23,7 @@ from device.stub import compiled, library
 from kvstow.client import Client
 from kvstow.server.device.cuda.batches import Batch
 from kvstow.server.device.cuda.context import PROBE_BYTES
+from kvstow.server.device.cuda.fences import WaitingRoom
 from support.driver_model import DriverModel
 from support.waiting import DEADLINE_S, wait_for
 
@@ -93,10 +97,40 @@ def test_what_is_timed_are_pieces_of_the_size_that_is_said(
     monkeypatch.setattr(DriverModel, "copy_batch", counted)
     monkeypatch.setattr("support.machines.CHUNK_BYTES", 1 << 20)  # nothing else cuts them
     plan = replace(DRY, rate_pieces=(4096,), most_blocks=64)
-    with served_on_model(plan) as (served, gpu), Client(served.target) as client:
+    with served_on_model(plan) as (served, gpu), Client(served.target, PATIENT) as client:
         measure_rates(client, gpu, plan, Report({}, 60.0))
     del sizes[PROBE_BYTES]
     assert sizes[4096] > 0.9 * sizes.total()
+
+
+def done_at_once(gpu: ModelGpu) -> Callable[..., None]:
+    """A way to launch kernels that no copy can overtake."""
+    launch = gpu.process.launch
+
+    def launch_and_wait(*arguments: Any, **options: Any) -> None:
+        launch(*arguments, **options)
+        gpu.synchronize()
+
+    return launch_and_wait
+
+
+def fence_verdicts(gpu: ModelGpu, target: str) -> list[str]:
+    report = Report({}, 60.0)
+    with Client(target, PATIENT) as client:
+        check_fences(client, gpu, DRY, report)
+    return [row.verdict for row in report.rows]
+
+
+def test_fences_that_do_not_hold_and_a_check_that_cannot_fail_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with served_on_model(DRY) as (served, gpu):
+        assert fence_verdicts(gpu, served.target) == [OK, OK]
+        monkeypatch.setattr(WaitingRoom, "enter", lambda room, copy, event: room._pass_on(copy))
+        assert fence_verdicts(gpu, served.target) == [FAILED, OK]
+        monkeypatch.undo()
+        monkeypatch.setattr(gpu.process, "launch", done_at_once(gpu))
+        assert fence_verdicts(gpu, served.target) == [OK, FAILED]
 
 
 class BreaksAtSome(ModelGpu):
@@ -110,7 +144,7 @@ class BreaksAtSome(ModelGpu):
 
 def test_a_step_that_breaks_loses_no_other(tmp_path: Path) -> None:
     report = Report({}, 60.0)
-    with served_on_model(DRY) as (served, gpu), Client(served.target) as client:
+    with served_on_model(DRY) as (served, gpu), Client(served.target, PATIENT) as client:
         measure_rates(client, BreaksAtSome(gpu.world), DRY, report)
     broken = [row for row in report.rows if row.verdict == FAILED]
     assert [(row.part, row.result) for row in broken] == [
@@ -129,7 +163,7 @@ def test_the_daemon_starts_with_a_driver_unpinned_and_pinned(
     report = Report({}, limit_s=60.0)
     with (
         served_on_gpu(replace(ON_A_GPU, pool_bytes=64 << 20), report, kernel=kernel) as served,
-        Client(served.target) as client,
+        Client(served.target, PATIENT) as client,
     ):
         info = client.server_info()
         assert info.pinned
