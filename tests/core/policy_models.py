@@ -98,11 +98,10 @@ class ArcModel:
         self.restore(slots)
 
     def refresh(self, slots: Sequence[int]) -> None:
-        used_count = max((at for at, slot in enumerate(slots, 1) if slot in self.t2), default=0)
-        self.touch(slots[:used_count])
-        for slot in reversed(slots[used_count:]):
-            del self.t1[slot]
-            self.t1[slot] = None
+        for slot in reversed(slots):
+            found = self.t1 if slot in self.t1 else self.t2
+            del found[slot]
+            found[slot] = None
 
     def evict(self, count: int, protected: Collection[int]) -> list[int]:
         return [self.replace(protected) for _ in range(count)]
