@@ -209,7 +209,7 @@ gpu-check: ## run the check that needs a GPU: under 8 minutes, a table last, gpu
 	PYTHONPATH=proto:server:client:$(GPU_DEPS) $(GPU_PYTHON) -m bench.gpu_check \
 		--json $${OUT:-.}/gpu-check.json
 
-gpu-check-dry: $(DEMO) ## go through the plan of gpu-check over the model of the driver
+gpu-check-dry: $(SETUP) ## go through the plan of gpu-check over the model of the driver
 	PYTHONPATH=tests $(BIN)/python -m bench.gpu_check --dry-run
 
 wheel: $(SETUP) ## build the wheel into dist/
