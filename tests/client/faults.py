@@ -1,26 +1,35 @@
 """Holds and fails copies of a real daemon, through its debug service."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import grpc
 
 from kvstow.v1 import debug_pb2, debug_pb2_grpc, transfer_pb2
 from support.kvstowd import Kvstowd
+from support.waiting import wait_for
 
 STORE = transfer_pb2.TRANSFER_KIND_STORE
 LOAD = transfer_pb2.TRANSFER_KIND_LOAD
 
 
 @contextmanager
-def held(daemon: Kvstowd, kind: transfer_pb2.TransferKind) -> Iterator[None]:
-    """Copies in this direction are held until the end of the block, or of the daemon."""
+def held(daemon: Kvstowd, kind: transfer_pb2.TransferKind) -> Iterator[Callable[[], None]]:
+    """Copies in this direction are held until the end of the block, or of the daemon.
+
+    Gives what waits until one is held: before that its transfer may be queued still, and would end at once.
+    """
     with grpc.insecure_channel(daemon.target) as channel:
         stub = debug_pb2_grpc.DebugServiceStub(channel)
         fault = debug_pb2.Fault(kind=kind, hold=debug_pb2.HoldCopy())
         number = stub.AddFault(debug_pb2.AddFaultRequest(fault=fault)).fault_id
+
+        def is_held() -> bool:
+            faults = stub.ListFaults(debug_pb2.ListFaultsRequest()).faults
+            return any(found.fault_id == number and found.held_count for found in faults)
+
         try:
-            yield
+            yield lambda: wait_for(is_held, "a held copy")
         finally:
             with suppress(grpc.RpcError):  # the test may have ended the daemon
                 stub.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=number))

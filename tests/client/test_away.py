@@ -116,8 +116,9 @@ def test_a_load_under_way_when_the_daemon_is_killed_is_lost(
     daemon: Kvstowd, engine: ClientEngine
 ) -> None:
     engine.store([1], [0])
-    with held(daemon, LOAD):
+    with held(daemon, LOAD) as wait_held:
         load = engine.session.load(keys([1]), [5], engine.lookup([1]))
+        wait_held()
         daemon.kill()
         assert load.wait(LONG_S)
     assert load.state is TransferState.LOST
@@ -126,8 +127,9 @@ def test_a_load_under_way_when_the_daemon_is_killed_is_lost(
 def test_a_daemon_that_drains_reports_what_runs_and_takes_no_more(
     daemon: Kvstowd, engine: ClientEngine
 ) -> None:
-    with held(daemon, STORE):
+    with held(daemon, STORE) as wait_held:
         transfer = engine.begin_store([1], [0])
+        wait_held()
         daemon.terminate()
         wait_for(lambda: engine.session.state is SessionState.DRAINING, "the news")
         assert engine.lookup([1]).missed_because == "draining"
@@ -139,8 +141,9 @@ def test_a_daemon_that_drains_reports_what_runs_and_takes_no_more(
 def test_a_session_lost_while_its_copy_runs_gives_no_block_back_early(
     daemon: Kvstowd, engine: ClientEngine
 ) -> None:
-    with held(daemon, STORE):
+    with held(daemon, STORE) as wait_held:
         transfer = engine.begin_store([1, 2], [0, 1])
+        wait_held()
         assert engine.session.ticket is not None
         with grpc.insecure_channel(daemon.target) as channel:
             request = cache_pb2.CloseSessionRequest(session_id=engine.session.ticket.session_id)
@@ -160,8 +163,9 @@ def test_a_stream_that_someone_else_takes_over_costs_the_session_once(
     first = engine.session.ticket
     assert first is not None
     ended: list[TransferState] = []
-    with held(daemon, STORE), grpc.insecure_channel(daemon.target) as channel:
+    with held(daemon, STORE) as wait_held, grpc.insecure_channel(daemon.target) as channel:
         transfer = engine.begin_store([1, 2], [0, 1])
+        wait_held()
         transfer.add_done_callback(lambda transfer: ended.append(transfer.state))
         stub = cache_pb2_grpc.CacheServiceStub(channel)
         taker = stub.Watch(cache_pb2.WatchRequest(session_id=first.session_id))

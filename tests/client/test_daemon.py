@@ -65,8 +65,9 @@ def test_two_groups_with_real_bytes(daemon: Kvstowd) -> None:
 def test_a_held_store_is_pending_and_a_reset_abandons_it(
     daemon: Kvstowd, engine: ClientEngine
 ) -> None:
-    with held(daemon, STORE):
+    with held(daemon, STORE) as wait_held:
         transfer = engine.begin_store([1, 2], [0, 1])
+        wait_held()
         assert engine.lookup([1, 2]).pending_count == 2
         result = engine.session.reset()
         assert (result.abandoned_stores, result.drained) == (1, False)
@@ -101,8 +102,9 @@ def test_a_block_that_cannot_be_copied_is_named(daemon: Kvstowd, engine: ClientE
 
 
 def test_a_cancelled_transfer_ends_abandoned(daemon: Kvstowd, engine: ClientEngine) -> None:
-    with held(daemon, STORE):
+    with held(daemon, STORE) as wait_held:
         transfer = engine.begin_store([1], [0])
+        wait_held()
         engine.session.cancel(transfer)
         with Client(daemon.target) as client:
             administration = client.administration
@@ -124,8 +126,9 @@ def test_a_load_of_what_is_not_stored_is_refused(engine: ClientEngine) -> None:
 
 
 def test_detached_memory_is_not_touched_any_more(daemon: Kvstowd, engine: ClientEngine) -> None:
-    with held(daemon, STORE):
+    with held(daemon, STORE) as wait_held:
         transfer = engine.begin_store([1], [0])
+        wait_held()
         assert not engine.session.detach(0)
     assert engine.session.detach(0, LONG_S)
     assert transfer.wait(LONG_S)
