@@ -7,6 +7,8 @@ import pytest
 from engines.driving import LARGE, PROMPT, full_keys, step_until, stored_keys
 from engines.engine import SimulatedEngine
 from engines.request import Stage
+from kvstow.client import Generation
+from kvstow.client.engines.offload.epochs import FIRST_GENERATION
 
 
 def unheard_restart(engine: SimulatedEngine) -> None:
@@ -40,3 +42,19 @@ def test_what_may_be_older_than_an_unheard_reset_is_not_stored(
     assert engine.session.generation.number == known
     step_until(engine, lambda: request.stage is Stage.OVER and not engine.half.is_busy())
     assert stored_keys(engine) == full_keys(request.tokens, 30) - full_keys(request.tokens, 16)
+
+
+@pytest.mark.parametrize("resets", [0, 1])
+def test_what_was_computed_before_the_first_opening(resets: int) -> None:
+    """An engine that starts before the daemon hears of no reset; the generation tells of it."""
+    engine = SimulatedEngine(LARGE)
+    engine.session.die()
+    request = engine.add(PROMPT, 20, False)
+    step_until(engine, lambda: request.num_computed_tokens == 15)
+    engine.session.come_back()
+    number = FIRST_GENERATION + resets
+    engine.session.generation = Generation(engine.session.generation.era, number)
+    engine.memory.version += resets
+    step_until(engine, lambda: request.stage is Stage.OVER and not engine.half.is_busy())
+    older = full_keys(request.tokens, 16) if resets else set()
+    assert stored_keys(engine) == full_keys(request.tokens, 30) - older
