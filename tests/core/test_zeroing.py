@@ -55,3 +55,24 @@ def test_extents_take_turns() -> None:
     extents = [step[0].start // extent_bytes for step in steps(ledger)]
     assert sorted(extents) == [0, 0, 1, 1]
     assert extents[0] != extents[1]
+
+
+def test_slot_sizes_take_turns() -> None:
+    """A tenant whose blocks are dropped again and again does not keep the slots of another from being zeroed."""
+    ledger = make_ledger(8, extent_bytes=2 * SLOT_BYTES, zeroes="tenant".__eq__)
+    small, large = Engine(ledger), Engine(ledger, identity(block_bytes=[2 * SLOT_BYTES]))
+    small.store([1])
+    large.store([1])
+    large.reset()
+    for _ in range(2):
+        small.reset()
+        small.store([2])
+        small.reset()
+        while ledger.sweep():
+            pass
+        assert ledger.begin_zeroing() is not None
+        ledger.end_zeroing()
+        ledger.check()
+    shown = {table.slot_bytes: table.zeroing for table in ledger.snapshot(now=0.0).tables}
+    assert shown[SLOT_BYTES] > 0
+    assert shown[2 * SLOT_BYTES] == 0

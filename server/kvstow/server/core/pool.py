@@ -74,6 +74,7 @@ class HostPool:
 
     Attributes:
         zeroing: the one that is under way.
+        last_zeroed: the slot size of the one that began last; 0 before the first.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class HostPool:
         self.history = history
         self.zeroes = zeroes
         self.zeroing: Zeroing | None = None
+        self.last_zeroed = 0
         self._unused = list(range(self.extent_count - 1, -1, -1))
         self._make_policy = make_policy
 

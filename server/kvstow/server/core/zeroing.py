@@ -25,12 +25,15 @@ def begin_zeroing(books: Books) -> Sequence[range] | None:
     """See `Ledger.begin_zeroing`."""
     if books.pool.zeroing is not None:
         raise BooksError("a zeroing began before the last one had ended")
-    for size, table in books.pool.tables.items():
-        if table.free.dirty:
-            extent, slots = table.take_dirty(max(1, min(STEP_SLOTS, STEP_BYTES // size)))
-            books.pool.zeroing = Zeroing(size, extent, slots)
-            return list(filter(None, _bytes(books.pool.zeroing, books.pool.extent_bytes)))
-    return None
+    pool = books.pool
+    dirty = [size for size, table in pool.tables.items() if table.free.dirty]
+    if not dirty:
+        return None
+    # Slot sizes take turns: one that becomes dirty again and again must not keep the others waiting.
+    size = min(dirty, key=lambda size: (size <= pool.last_zeroed, size))
+    extent, slots = pool.tables[size].take_dirty(max(1, min(STEP_SLOTS, STEP_BYTES // size)))
+    pool.zeroing, pool.last_zeroed = Zeroing(size, extent, slots), size
+    return list(filter(None, _bytes(pool.zeroing, pool.extent_bytes)))
 
 
 def end_zeroing(books: Books) -> None:
