@@ -1,6 +1,6 @@
 """What the daemon remembers of lookups that found less than they asked for."""
 
-from kvstow.server.core.types import Fate, GroupHits, GroupKeys, SpaceId
+from kvstow.server.core.types import Fate, GroupHits, GroupKeys, LookupResult, SpaceId
 from kvstow.server.daemon.misses import LIMIT, ExplainedMiss, Misses
 from support.daemons import Rig
 from support.engine import Engine, keys
@@ -55,9 +55,22 @@ def test_a_key_that_is_being_stored_is_said_to_be(rig: Rig) -> None:
     engine.ended(plan.transfer)
 
 
+def test_what_a_key_was_is_of_the_generation_in_which_it_was_missed(rig: Rig) -> None:
+    engine = Engine(rig.daemon, rig.place)
+    release = rig.hold()
+    plan = engine.begin_store(keys(1), [0])
+    engine.lookup(keys(1))
+    engine.lookup(keys(2))
+    rig.daemon.reset(engine.session, 0)
+    fates = [(found.fate.fate, found.fate.generation) for found in misses(rig, engine)]
+    assert fates == [(Fate.UNKNOWN, engine.generation), (Fate.WRITING, engine.generation)]
+    release()
+    engine.ended(plan.transfer)
+
+
 def test_a_space_that_is_gone_leaves_no_keys_behind() -> None:
     remembered = Misses()
-    one, nothing = [GroupKeys(0, keys(1))], [GroupHits(0, 0)]
+    one, nothing = [GroupKeys(0, keys(1))], LookupResult(1, (GroupHits(0, 0),), None, None)
     remembered.note(FIRST, one, nothing, 0.0, lambda: [FIRST])
     remembered.note(SECOND, one, nothing, 0.0, lambda: [SECOND])
     assert remembered.latest(FIRST) == []
@@ -68,7 +81,7 @@ def test_only_so_many_are_remembered_and_a_key_counts_once() -> None:
     remembered = Misses()
     for number in range(LIMIT + 2):
         asked = [GroupKeys(0, keys(0)), GroupKeys(1, keys(number, 999))]
-        hits = [GroupHits(1, 0), GroupHits(0, 1)]
+        hits = LookupResult(1, (GroupHits(1, 0), GroupHits(0, 1)), None, None)
         remembered.note(FIRST, asked, hits, float(number), lambda: [FIRST])
     remembered.note(FIRST, asked, hits, 1000.0, lambda: [FIRST])
     newest, *others = remembered.latest(FIRST)

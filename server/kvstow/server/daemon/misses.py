@@ -1,6 +1,6 @@
 """The keys at which the latest lookups ended, for whoever asks why the hit rate is bad. `Misses` is used under the lock.
 
-Of a lookup one key is remembered, whatever it asked for, and of a space a few dozen.
+A lookup of however many keys adds one at most, and a space has a few dozen: this is called with every lookup.
 """
 
 from collections import OrderedDict
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from kvstow.server.core.history import Recollection
-from kvstow.server.core.types import Fate, GroupHits, GroupKeys, KeyFate, SpaceId
+from kvstow.server.core.types import Fate, GroupHits, GroupKeys, KeyFate, LookupResult, SpaceId
 
 LIMIT = 64
 """Keys of a space; one that ends several lookups is one of them."""
@@ -19,14 +19,16 @@ class Miss(NamedTuple):
     """A key at which lookups ended.
 
     Args:
-        hit_count, key_count: of the latest of these lookups, leading READY keys of the group and all of its keys.
+        generation: in which the latest of these lookups was.
+        hit_count, key_count: of that lookup, leading READY keys of the group and all of its keys.
         writing: the key was WRITING then.
         at: when that was.
-        lookup_count: lookups that ended here, without another key's pushing this one out meanwhile.
+        lookup_count: how many lookups have ended here since the key was remembered.
     """
 
     group: int
     key: bytes
+    generation: int
     hit_count: int
     key_count: int
     writing: bool
@@ -60,14 +62,18 @@ def explained(misses: Sequence[Miss], recalled: Mapping[int, Recollection]) -> l
         fates |= {(group, key): fate for key, fate in found}
     return [
         ExplainedMiss(
-            miss,
-            recalled[miss.group].now - miss.at,
-            KeyFate(Fate.WRITING, 0.0, recalled[miss.group].generation)
-            if miss.writing
-            else fates[miss.group, miss.key],
+            miss, recalled[miss.group].now - miss.at, _fate(miss, fates[miss.group, miss.key])
         )
         for miss in misses
     ]
+
+
+def _fate(miss: Miss, known: KeyFate) -> KeyFate:
+    """What the history cannot know: that the key was WRITING, and which generation was the current one."""
+    fate = Fate.WRITING if miss.writing else known.fate
+    if fate in (Fate.WRITING, Fate.UNKNOWN):
+        return KeyFate(fate, 0.0, miss.generation)
+    return known
 
 
 class Misses:
@@ -85,7 +91,7 @@ class Misses:
         self,
         space: SpaceId,
         asked: Sequence[GroupKeys],
-        found: Sequence[GroupHits],
+        result: LookupResult,
         now: float,
         living: Callable[[], Iterable[SpaceId]],
     ) -> None:
@@ -94,9 +100,9 @@ class Misses:
         Args:
             living: says which spaces there are.
         """
-        for group, hits in zip(asked, found, strict=True):
+        for group, hits in zip(asked, result.groups, strict=True):
             if hits.hit_count < len(group.keys):
-                self._add(self._of(space, living), group, hits, now)
+                self._add(self._of(space, living), result.generation, group, hits, now)
                 return
 
     def latest(self, space: SpaceId) -> list[Miss]:
@@ -111,12 +117,20 @@ class Misses:
             self._spaces[space] = OrderedDict()
         return self._spaces[space]
 
-    def _add(self, known: Ring, group: GroupKeys, hits: GroupHits, now: float) -> None:
+    def _add(
+        self, known: Ring, generation: int, group: GroupKeys, hits: GroupHits, now: float
+    ) -> None:
         key = group.keys[hits.hit_count]
         before = known.pop((group.group, key), None)
-        count = 1 if before is None else before.lookup_count + 1
         known[group.group, key] = Miss(
-            group.group, key, hits.hit_count, len(group.keys), hits.pending_count > 0, now, count
+            group.group,
+            key,
+            generation,
+            hits.hit_count,
+            len(group.keys),
+            writing=hits.pending_count > 0,
+            at=now,
+            lookup_count=1 if before is None else before.lookup_count + 1,
         )
         if len(known) > self._limit:
             known.popitem(last=False)

@@ -56,7 +56,7 @@ class Daemon(Life):
             now = self._clock()
             result = ledger.lookup(session, generation, groups, options, now=now)
             space, _ = ledger.space_of(session)
-            self._parts.misses.note(space, groups, result.groups, now, ledger.space_ids)
+            self._parts.misses.note(space, groups, result, now, ledger.space_ids)
         return result
 
     def misses(self, space: SpaceId) -> list[ExplainedMiss]:
