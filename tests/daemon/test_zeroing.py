@@ -166,6 +166,27 @@ def test_a_smaller_block_leaves_nothing_of_a_larger_one_in_its_slot(zeroed: str)
         assert slots[:, 1000:].any() != bool(zeroed)
 
 
+def test_a_store_whose_slots_cannot_be_zeroed_behind_its_blocks_fails(machine: Machine) -> None:
+    """What is left there may be another tenant's. The threads that copy have others to serve."""
+    works = threading.Event()
+
+    def zero(_pieces: Iterable[range]) -> None:
+        if threading.current_thread().name != "zeroing" and not works.is_set():
+            raise MemoryError
+
+    small = Layout("float32", 16, 2, "", (Group((500,)),))
+    with running_daemon(machine=machine, layout=small, zero_freed="*", zero=zero, bugs=4) as rig:
+        engine = Engine(rig.daemon, rig.place, identity(small))
+        for _ in range(4):  # more than there are threads
+            failed = engine.ended(engine.begin_store(KEYS, BLOCKS).transfer)
+            assert failed.state is TransferState.FAILED
+            assert {failure.reason for failure in failed.failures} == {
+                "internal error: MemoryError"
+            }
+        works.set()
+        engine.store(KEYS, BLOCKS)
+
+
 @pytest.mark.parametrize("zeroed", ["secret", ""])
 def test_nothing_is_left_in_an_extent_that_passes_to_larger_slots(zeroed: str) -> None:
     """Neither in slots that nobody has taken nor behind the last one."""
@@ -199,3 +220,25 @@ def test_work_goes_on_while_slots_are_zeroed() -> None:
         wait_for(lambda: at_rest(rig), "the end of zeroing")
         engine.load(keys(*range(11, 18)), list(range(7)))
         assert set(gate.threads) == {"zeroing"}
+
+
+def test_a_zeroing_that_goes_wrong_is_reported_and_its_slots_stay_nobodys(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody knows what is left in them; everything else goes on."""
+
+    def zero(_pieces: Iterable[range]) -> None:
+        raise MemoryError
+
+    with running_daemon(blocks=8, zero_freed="*", zero=zero, bugs=1) as rig:
+        monkeypatch.setattr(threading, "excepthook", rig.daemon.health.report_dead_thread)
+        engine = Engine(rig.daemon, rig.place)
+        engine.store(KEYS, BLOCKS)
+        engine.generation = rig.daemon.reset(engine.session, 0).generation
+        wait_for(lambda: rig.daemon.health.bug_count == 1, "the report")
+
+        wait_for(lambda: sum(t.zeroing for t in rig.daemon.snapshot().tables) == 4, "the sweep")
+        plan = engine.begin_store(keys(*range(11, 19)), list(range(8)))
+        assert plan.statuses == "AAAAAAAN"
+        assert engine.ended(plan.transfer).state is TransferState.DONE
+        assert [table.zeroing for table in rig.daemon.snapshot().tables] == [1]

@@ -26,7 +26,7 @@ from .processes import Processes
 from .sessions import Sessions
 from .timers import Timer
 from .upkeep import Upkeep
-from .zeroing import Zero, Zeroing, wipe_padding
+from .zeroing import Zero, Zeroing, leave_padding, zero_padding
 
 SIGHTINGS = 1 << 16
 """Blocks whose offers are counted when not every first offer is stored."""
@@ -103,8 +103,8 @@ def assemble(
         report_bug=health.report,
         wake_zeroing=zeroer.wake if config.zero_freed else None,
     )
-    wipe = partial(wipe_padding, zero, config.extent_bytes) if config.zero_freed else None
-    flights = Flights(guard, device, config.extent_bytes, clock, health, meters, closer.wake, wipe)
+    pad = partial(zero_padding, zero, config.extent_bytes) if config.zero_freed else leave_padding
+    flights = Flights(guard, device, config.extent_bytes, clock, health, meters, closer.wake, pad)
     return Parts(
         health,
         guard,

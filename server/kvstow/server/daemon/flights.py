@@ -50,7 +50,7 @@ class Flights:
         health: told of our own mistakes.
         meters: told of copies that ended.
         wake_closer: called without the lock when memory may now be closed.
-        wipe_padding: wipes what the blocks of a store leave of their slots; None: nobody minds what is left there.
+        before_copy: called without the lock before anything of a transfer is copied, on a thread of the device.
         copied_bytes: by ended copies, of all ranks, since the start; under the lock.
     """
 
@@ -61,7 +61,7 @@ class Flights:
     health: Health
     meters: Meters
     wake_closer: Callable[[], None]
-    wipe_padding: Callable[[TransferPlan, Layout], None] | None = None
+    before_copy: Callable[[TransferPlan, Layout], None]
     copied_bytes: Counter[TransferKind] = field(default_factory=Counter)
     _flying: dict[FlightKey, "Flight"] = field(default_factory=dict)
 
@@ -109,6 +109,7 @@ class Flights:
         return len(self._flying)
 
 
+@dataclass(slots=True, eq=False)
 class Flight:
     """One transfer in the air.
 
@@ -125,73 +126,65 @@ class Flight:
         overdue: it is past its deadline.
     """
 
-    __slots__ = (
-        "_crew",
-        "_failures",
-        "_fence",
-        "_layout",
-        "_settled",
-        "attachments",
-        "left",
-        "overdue",
-        "plan",
-        "started",
-    )
+    crew: Flights
+    plan: TransferPlan
+    layout: Layout
+    attachments: Mapping[int, Attachment]
+    fence: int | None
+    left: set[int] = field(init=False)
+    started: bool = False
+    overdue: bool = False
+    _failures: list[BlockFailure] = field(default_factory=list)
+    _settled: bool = False
 
-    def __init__(
-        self,
-        crew: Flights,
-        plan: TransferPlan,
-        layout: Layout,
-        attachments: Mapping[int, Attachment],
-        fence: int | None,
-    ) -> None:
-        self.plan = plan
-        self.attachments = attachments
-        self.started = False
-        self.overdue = False
-        self._crew = crew
-        self._layout = layout
-        self._fence = fence
-        self._failures: list[BlockFailure] = []
-        self._settled = False
-        self.left = {rank for rank in attachments if any(self._copies(rank))}
+    def __post_init__(self) -> None:
+        self.left = {rank for rank in self.attachments if any(self._copies(rank))}
         for rank in self.left:
-            attachments[rank].copy_count += 1
+            self.attachments[rank].copy_count += 1
 
     def launch(self) -> None:
         """Hand the copies to the device; without the lock. What cannot be planned or handed over has failed."""
         for rank in sorted(self.left):
             try:
-                self._crew.device.submit(self._plan_copy(rank))
-            except Exception as error:  # noqa: BLE001 - the one: whatever it is, it settles the transfer
-                self._crew.health.report("begin of a copy", error)
-                self._land(rank, self._all(rank, f"internal error: {type(error).__name__}"))
+                self.crew.device.submit(self._plan_copy(rank))
+            except Exception as error:  # noqa: BLE001 - whatever it is, it settles the transfer
+                self._give_up(rank, error)
 
     def start(self, rank: int) -> bool:
         """See `CopyOwner.start`."""
-        with self._crew.guard as ledger:
+        with self.crew.guard as ledger:
+            first = not self.started
             self.started = ledger.start(self.plan.session, self.plan.transfer)
             self._settled = not self.started  # it ended while it was queued, and was reported then
         if self._settled:
             self._land(rank, ())
-        elif self._crew.wipe_padding is not None and self.plan.kind is TransferKind.STORE:
-            self._crew.wipe_padding(self.plan, self._layout)
-        return self.started
+            return False
+        try:
+            if first:  # for all ranks: the transfer ends after this copy, whichever it is
+                self.crew.before_copy(self.plan, self.layout)
+        except Exception as error:  # noqa: BLE001 - the device's thread has others to serve
+            self._give_up(rank, error)
+            return False
+        return True
 
     def abandoned(self) -> bool:
         """See `CopyOwner.abandoned`."""
-        with self._crew.guard as ledger:
+        with self.crew.guard as ledger:
             return not ledger.is_wanted(self.plan.session, self.plan.transfer)
 
     def end(self, rank: int, failures: Failures, copied_bytes: int, seconds: float) -> None:
         """See `CopyOwner.end`."""
         # Before the report: whoever hears of the end finds it measured.
-        self._crew.meters.copied(_DIRECTIONS[self.plan.kind], copied_bytes, seconds)
-        fenced_store = self._fence is not None and self.plan.kind is TransferKind.STORE
+        self.crew.meters.copied(_DIRECTIONS[self.plan.kind], copied_bytes, seconds)
+        fenced_store = self.fence is not None and self.plan.kind is TransferKind.STORE
         if fenced_store and self.attachments[rank].is_ending():
             failures = self._all(rank, "the engine ended, perhaps before it had written the block")
         self._land(rank, failures, copied_bytes)
+
+    def _give_up(self, rank: int, error: Exception) -> None:
+        """The copy of one rank cannot begin, by a mistake of our own."""
+        self.crew.health.report("begin of a copy", error)
+        self._land(rank, self._all(rank, f"internal error: {type(error).__name__}"))
 
     def _land(self, rank: int, failures: Failures, copied_bytes: int = 0) -> None:
         """The copy of one rank has ended, or never will begin."""
@@ -208,7 +201,7 @@ class Flight:
         self, rank: int, failed: Sequence[BlockFailure], copied_bytes: int
     ) -> TransferState | None:
         """Account for the end of one rank's copy; with the last one the transfer ends, and its state is returned."""
-        crew, plan, attachment = self._crew, self.plan, self.attachments[rank]
+        crew, plan, attachment = self.crew, self.plan, self.attachments[rank]
         state = None
         with crew.guard as ledger:
             self._failures += failed
@@ -242,7 +235,7 @@ class Flight:
         """What of the plan this rank copies."""
         store = self.plan.kind is TransferKind.STORE
         for copies in self.plan.copies:
-            if not (store and rank and self._layout.groups[copies.group].replicated):
+            if not (store and rank and self.layout.groups[copies.group].replicated):
                 yield copies
 
     def _all(self, rank: int, reason: str) -> list[tuple[int, str]]:
@@ -254,7 +247,7 @@ class Flight:
         return [position for copies in self._copies(rank) for position in copies.positions]
 
     def _plan_copy(self, rank: int) -> Copy:
-        memory, layout = self.attachments[rank].memory, self._layout
+        memory, layout = self.attachments[rank].memory, self.layout
         parts: list[Spans] = []
         for copies in self._copies(rank):
             group = layout.groups[copies.group]
@@ -264,7 +257,7 @@ class Flight:
                     copies.blocks,
                     copies.slots,
                     copies.slot_bytes,
-                    self._crew.extent_bytes,
+                    self.crew.extent_bytes,
                     0 if group.replicated else rank * group.block_bytes,
                 )
             )
@@ -276,7 +269,7 @@ class Flight:
             regions=memory.regions,
             spans=join_spans(parts),
             owner=RankCopy(self, rank),
-            fence=None if self._fence is None else memory.fences[self._fence],
+            fence=None if self.fence is None else memory.fences[self.fence],
         )
 
 

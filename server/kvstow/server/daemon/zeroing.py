@@ -7,7 +7,7 @@ wiped. What still waits when the daemon ends is not wiped: the kernel does that 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from kvstow.server.core.types import Layout, TransferPlan
+from kvstow.server.core.types import Layout, TransferKind, TransferPlan
 
 from .guard import NEVER, Guard
 
@@ -47,11 +47,13 @@ class Zeroing:
         return 0.0
 
 
-def wipe_padding(zero: Zero, extent_bytes: int, plan: TransferPlan, layout: Layout) -> None:
-    """Wipe what the blocks of a store will leave of their slots, where slots are larger than blocks.
+def zero_padding(zero: Zero, extent_bytes: int, plan: TransferPlan, layout: Layout) -> None:
+    """Zero what the blocks of a store will leave of their slots, where slots are larger than blocks.
 
     Slots are aligned, so a smaller block may follow a larger one in a slot that was not zeroed: the store overwrites it.
     """
+    if plan.kind is not TransferKind.STORE:
+        return
     for copies in plan.copies:
         group = layout.groups[copies.group]
         used = group.block_bytes * (1 if group.replicated else layout.world_size)
@@ -62,3 +64,7 @@ def wipe_padding(zero: Zero, extent_bytes: int, plan: TransferPlan, layout: Layo
                 for slot in copies.slots
             )
             zero(range(start + used, start + copies.slot_bytes) for start in starts)
+
+
+def leave_padding(_plan: TransferPlan, _layout: Layout) -> None:
+    """For daemons that zero nobody's freed slots."""
