@@ -51,7 +51,9 @@ class Timer:
             self._thread.join(limit_s)
 
     def _run(self, work: Callable[[], float]) -> None:
-        while not self._stopping:
-            self._wake.clear()  # before the work: what comes up from now on wakes it again
+        while True:
+            self._wake.clear()  # before looking: what comes up from now on wakes it again
+            if self._stopping:
+                return
             due = work()
             self._wake.wait(None if due == NEVER else max(due - self._clock(), 0.0))
