@@ -45,22 +45,22 @@ def dirty_extent(books: Books) -> Extent:
     return next(iter(table(books).free.dirty.values()))
 
 
-def wipe_what_is_dirty(books: Books) -> None:
+def clean_what_is_dirty(books: Books) -> None:
     extent = dirty_extent(books)
     extent.unstain(list(extent.dirty))
 
 
-def wipe_what_is_ready(books: Books) -> None:
+def clean_what_is_ready(books: Books) -> None:
     slot = table(books).owners.index(index(books))
     table(books).extents[slot].unstain([slot])
 
 
-def wipe_what_is_written(books: Books) -> None:
+def clean_what_is_written(books: Books) -> None:
     ((_, slot),) = index(books).writing_items()
     table(books).extents[slot].unstain([slot])
 
 
-def wipe_while_others_use_it(books: Books) -> None:
+def clean_while_others_use_it(books: Books) -> None:
     zeroing = books.pool.zeroing
     assert zeroing is not None
     books.pool.zeroing = replace(zeroing, slots=[*zeroing.slots, *dirty_extent(books).dirty])
@@ -92,10 +92,10 @@ def count_a_stain(books: Books) -> None:
 
 
 MISTAKES: dict[Callable[[Books], None], str] = {
-    wipe_what_is_dirty: "clean slot . is dirty",
-    wipe_what_is_ready: "as if it were not its owner's",
-    wipe_what_is_written: "is not stained",
-    wipe_while_others_use_it: "'dirty': True, 'zeroing': True",
+    clean_what_is_dirty: "clean slot . is dirty",
+    clean_what_is_ready: "as if it were not its owner's",
+    clean_what_is_written: "is not stained",
+    clean_while_others_use_it: "'dirty': True, 'zeroing': True",
     forget_a_zeroing: "'dirty': False, 'zeroing': False",
     hand_out_what_is_stained: "is free and not dirty",
     forget_to_zero: "does not wait to be zeroed",

@@ -117,7 +117,7 @@ def test_a_slot_is_zeroed_when_nothing_reads_it_any_more(machine: Machine) -> No
 
 @dataclass
 class Gate:
-    """Wipes when it is let; until then whoever asked it to waits."""
+    """Zeroes when it is let; until then whoever asked it to waits."""
 
     opened: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)

@@ -93,7 +93,7 @@ def test_nobody_else_can_open_the_pool(shared_memory: Path, in_directory: bool) 
     pool.close()
 
 
-def test_pieces_of_the_pool_are_wiped_and_no_more() -> None:
+def test_pieces_of_the_pool_are_zeroed_and_no_more() -> None:
     pool = HostPool(64)
     pool.memory.view[:] = 1
     pool.zero([range(1, 3), range(8), range(40, 64)])

@@ -68,7 +68,7 @@ def evict(client: Client, engine: ClientEngine) -> None:
         segments = [Segment(offset_bytes=0, stride_bytes=size_bytes)]
         session.attach(0, [memory.region()], [GroupMemory(block_count=4, segments=segments)])
         wait_for(lambda: session.state is SessionState.OPEN, "an open session")
-        # One after the other: while the end of an extent is being wiped it cannot be had.
+        # One after the other: while the end of an extent is being zeroed it cannot be had.
         for number in range(4):
             stored = session.store([key(100 + number)], [number], session.generation)
             assert stored.wait(60)

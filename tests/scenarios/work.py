@@ -138,7 +138,7 @@ def sweep(world: World, command: Command) -> str:
 
 
 def zero(world: World, _command: Command) -> str:
-    """zero: take what is to be zeroed next, to be wiped"""
+    """zero: take what is to be zeroed next"""
     pieces = world.ledger.begin_zeroing()
     if pieces is None:
         return "nothing"
@@ -146,6 +146,6 @@ def zero(world: World, _command: Command) -> str:
 
 
 def zeroed(world: World, _command: Command) -> str:
-    """zeroed: it was wiped"""
+    """zeroed: that was done"""
     world.ledger.end_zeroing()
     return "more waits" if world.ledger.has_dirt else "no more waits"

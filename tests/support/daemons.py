@@ -88,7 +88,7 @@ def running_daemon(
         clock: the daemon's clock, instead of one that stands still.
         kernel: what moves bytes between files and the pool, instead of the best that is installed.
         machine: what it runs on, instead of one without GPUs.
-        zero: wipes pieces of the pool, instead of the pool itself.
+        zero: zeroes pieces of the pool, instead of the pool itself.
         settings: of `Config`, instead of the defaults.
     """
     slot_bytes = layout.groups[0].slot_bytes(layout.world_size)

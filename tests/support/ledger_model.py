@@ -220,9 +220,8 @@ class LedgerModel(RuleBasedStateMachine):
             size = layout.groups[0].slot_bytes(layout.world_size)
             table = next(found for found in view.tables if found.slot_bytes == size)
             assert view.unused_extents == table.free == 0
-            wiping = self.ledger._books.pool.zeroing
-            wiped = len(wiping.slots) if wiping and wiping.slot_bytes == size else 0
-            assert table.zeroing == wiped, "a slot that only waits to be zeroed can be had"
+            being_zeroed = len(self.ledger._books.pool.being_zeroed(size))
+            assert table.zeroing == being_zeroed, "a slot that only waits to be zeroed can be had"
             assert not self.ledger._books.pool.has_loose_holds
             assert table.evictable <= plan.statuses.count("S")
 

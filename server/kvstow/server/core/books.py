@@ -85,7 +85,7 @@ class Counters:
     """Keys of each lookup, over all its groups."""
 
     def copied(self) -> "Counters":
-        """As they are now."""
+        """A copy, which does not change any more."""
         return replace(
             self,
             transfers=self.transfers.copy(),

@@ -23,12 +23,10 @@ def check(books: Books) -> None:
     for lease in books.leases.values():
         for held in lease.held:
             readers.update((held.table.slot_bytes, slot) for slot in held.slots)
-    zeroing = books.pool.zeroing
     for table in books.pool.tables.values():
         for loose in table.backlog.values():
             readers.update((table.slot_bytes, slot) for slots, _ in loose for slot in slots)
-        wiped = zeroing.slots if zeroing and zeroing.slot_bytes == table.slot_bytes else ()
-        _check_table(table, taken, readers, wiped)
+        _check_table(table, taken, readers, books.pool.being_zeroed(table.slot_bytes))
     _check_extents(books)
     _check_spaces(books, taken)
     _check_sessions(books)
@@ -57,7 +55,7 @@ def _check_table(
     table: SlotTable,
     taken: Counter[_SlotKey],
     readers: Counter[_SlotKey],
-    wiped: Collection[int],
+    being_zeroed: Collection[int],
 ) -> None:
     table.policy.check()
     order = list(table.policy.order())
@@ -80,7 +78,7 @@ def _check_table(
                 "held": bool(readers[key]),
                 "taken": bool(taken[key]),
                 "dirty": slot in dirty,
-                "zeroing": slot in wiped,
+                "zeroing": slot in being_zeroed,
             }
             _require(sum(facts.values()) == 1, f"slot {key} is {facts}")
             states.update(name for name, true in facts.items() if true)

@@ -25,7 +25,7 @@ class Distribution:
         self.counts = [0] * (len(self.bounds) + 1)
 
     def copied(self) -> "Distribution":
-        """As it is now."""
+        """A copy, which does not change any more."""
         fresh = copy(self)
         fresh.counts = self.counts.copy()
         return fresh

@@ -1,7 +1,8 @@
 """An extent: a fixed piece of the host pool while it serves one slot size.
 
-A slot is *stained* from when a block of a tenant whose freed slots are zeroed may lie in it, until it was zeroed or
-another's block fills it. A free one that is stained is *dirty*: it is to be zeroed, and stands apart from the others.
+A slot is *stained* while it may hold bytes of a tenant whose freed slots are zeroed: from when a store of that tenant takes
+it until it was zeroed, or a block of another tenant fills it. A stained slot that is free is *dirty*: it waits to be zeroed,
+on a list of its own.
 """
 
 from array import array
@@ -17,7 +18,8 @@ class Extent:
     """One fixed piece of the host pool while it serves one slot size.
 
     Args:
-        soiled: it served another size, and some of its bytes are to be zeroed: since nobody knows any more which, all are.
+        stained: it served another slot size, and some of its slots were stained. Which bytes these were is not known any
+            more, so all its slots are stained, and its tail is dirty.
 
     Attributes:
         number: which piece of the pool.
@@ -25,11 +27,12 @@ class Extent:
         shift: from the number of a slot in the table to where it lies in the pool.
         free: free slots that are not dirty, the lowest number last, so that slots are handed out in ascending runs. An
             array, because the garbage collector would walk lists: there are many after a reset.
-        dirty: free slots that are, in the same order.
+        dirty: free slots that are dirty, in the same order.
         stains: by position, whether a slot is stained.
-        stained_count: how many are.
-        dirty_tail: what lies behind its last slot is to be zeroed.
-        busy_count: slots that are held, taken or being zeroed, and one for a dirty tail; such an extent cannot be reclaimed.
+        stained_count: how many slots are stained.
+        dirty_tail: what lies behind its last slot waits to be zeroed, or is being zeroed.
+        busy_count: slots that are held, taken or being zeroed, and one for a dirty tail: an extent with any of these cannot be
+            reclaimed.
         used_at: when a slot of it was last stored or read, in seconds of the caller's clock; UNUSED if all are free.
         uses: when each slot was last used, by position; of a free one it means nothing.
     """
@@ -48,17 +51,17 @@ class Extent:
         "uses",
     )
 
-    def __init__(self, number: int, place: int, slot_count: int, *, soiled: bool = False) -> None:
+    def __init__(self, number: int, place: int, slot_count: int, *, stained: bool = False) -> None:
         first = place * slot_count
         slots = array("q", range(first + slot_count - 1, first - 1, -1))
         self.number = number
         self.place = place
         self.shift = (number - place) * slot_count
-        self.free, self.dirty = (array("q"), slots) if soiled else (slots, array("q"))
-        self.stains = bytearray([soiled]) * slot_count
-        self.stained_count = slot_count if soiled else 0
-        self.dirty_tail = soiled
-        self.busy_count = int(soiled)
+        self.free, self.dirty = (array("q"), slots) if stained else (slots, array("q"))
+        self.stains = bytearray([stained]) * slot_count
+        self.stained_count = slot_count if stained else 0
+        self.dirty_tail = stained
+        self.busy_count = int(stained)
         self.used_at = UNUSED
         self.uses = array("d", bytes(8 * slot_count))
 
@@ -73,20 +76,20 @@ class Extent:
         return len(self.free) + len(self.dirty)
 
     def take(self, count: int) -> list[int]:
-        """Take up to `count` free slots out, the lowest of those that came last, dirty ones when there are no others."""
+        """Take out up to `count` free slots, those that came last; dirty ones only when there are no others."""
         chosen = self.free or self.dirty
         found = chosen[-count:].tolist()
         del chosen[-count:]
         return found
 
     def take_dirty(self, count: int) -> list[int]:
-        """Take up to `count` dirty slots out, rising."""
+        """Take out up to `count` dirty slots, rising."""
         found = sorted(self.dirty[-count:])
         del self.dirty[-count:]
         return found
 
     def push(self, slots: Sequence[int]) -> None:
-        """Slots, rising, are free again."""
+        """Slots, rising, are free again, or dirty if they are stained."""
         if self.stained_count:
             first = self.place * self.slot_count
             self.dirty.extend(slot for slot in reversed(slots) if self.stains[slot - first])

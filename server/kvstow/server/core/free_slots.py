@@ -14,8 +14,8 @@ class FreeSlots:
 
     Attributes:
         count: slots on all of them.
-        dirty_count: those of them that are dirty.
-        dirty: extents with something that is to be zeroed, by place, those that have waited longest first.
+        dirty_count: how many of them are dirty.
+        dirty: extents with dirty slots or a dirty tail, by place, those that have waited longest first.
     """
 
     __slots__ = ("_open", "count", "dirty", "dirty_count")
@@ -64,13 +64,13 @@ class FreeSlots:
             extent.used_at = UNUSED
         self._account(extent, len(slots), len(extent.dirty) - dirty_before)
 
-    def wipe_tail(self, extent: Extent) -> None:
+    def clean_tail(self, extent: Extent) -> None:
         """What lies behind the last slot of an extent was zeroed."""
         extent.dirty_tail = False
         self._account(extent, 0, 0)
 
     def _account(self, extent: Extent, more: int, more_dirty: int) -> None:
-        """An extent has so many more free slots than before, and so many more dirty ones."""
+        """An extent has got `more` free slots, `more_dirty` dirty ones among them; either may be negative."""
         self.count += more
         self.dirty_count += more_dirty
         if extent.free_count:

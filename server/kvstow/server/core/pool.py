@@ -58,7 +58,7 @@ class Evictions:
     age_s: Distribution = field(default_factory=lambda: Distribution(AGE_BOUNDS_S))
 
     def copied(self) -> "Evictions":
-        """As they are now."""
+        """A copy, which does not change any more."""
         return replace(self, age_s=self.age_s.copied())
 
 
@@ -140,6 +140,11 @@ class HostPool:
         """Slots of this size if the whole pool served it."""
         return self.extent_count * (self.extent_bytes // slot_bytes)
 
+    def being_zeroed(self, slot_bytes: int) -> Sequence[int]:
+        """Slots of this size that are being zeroed."""
+        found = self.zeroing
+        return found.slots if found is not None and found.slot_bytes == slot_bytes else ()
+
     def room(self, table: SlotTable, wanted: int, protected: Protected) -> int:
         """How many of `wanted` slots can be had without giving up a protected block."""
         while (have := self._count(table, wanted, protected)) < wanted:
@@ -176,8 +181,8 @@ class HostPool:
         Args:
             in_use: the slot sizes of all spaces.
         """
-        for size in [size for size, table in self.tables.items() if not table.extents]:
-            if size not in in_use:
+        for size, table in list(self.tables.items()):
+            if not table.extents and size not in in_use:
                 del self.tables[size]
 
     @property
@@ -220,8 +225,7 @@ class HostPool:
             needed = table.free_count + spare < count
             if found is None or not (needed or found[1].used_at < self._coldest_use(table)):
                 return
-            soiled = self._reclaim(*found, now)
-            table.add_extent(self._unused.pop(), soiled=soiled)
+            self._reclaim(*found, table, now)
 
     def _evict(self, table: SlotTable, count: int, kept: Collection[int], now: float) -> None:
         slots = table.policy.evict(count, kept)
@@ -262,8 +266,7 @@ class HostPool:
         return count
 
     def _kept_places(self, table: SlotTable, protected: Protected) -> set[int]:
-        kept = protected.get(table.slot_bytes, ())
-        return {slot // table.slots_per_extent for slot in kept}
+        return {slot // table.slots_per_extent for slot in protected.get(table.slot_bytes, ())}
 
     def _reclaimable(
         self, table: SlotTable, protected: Protected
@@ -288,11 +291,10 @@ class HostPool:
         coldest = next(table.policy.order())
         return table.extents[coldest // table.slots_per_extent].used_at
 
-    def _reclaim(self, table: SlotTable, extent: Extent, now: float) -> bool:
-        """Take an extent from a table; returns whether it is soiled."""
+    def _reclaim(self, table: SlotTable, extent: Extent, heir: SlotTable, now: float) -> None:
+        """Take an extent from a table and give it to another."""
         slots = [slot for slot in table.slots_of(extent) if table.owners[slot] is not None]
         table.policy.withdraw(slots)
         self.evictions.reclaimed += self._forget(table, slots, Fate.RECLAIMED, now)
         table.clear(slots)
-        self._unused.append(extent.number)
-        return table.drop_extent(extent)
+        heir.add_extent(extent.number, stained=table.drop_extent(extent))

@@ -94,20 +94,20 @@ class SlotTable:
         """READY slots without a hold, in living generations."""
         return self.slot_count - self.free_count - self.busy_count - self.retired_count
 
-    def add_extent(self, number: int, *, soiled: bool = False) -> None:
-        """Put an unused extent of the host pool to work for this size; `soiled`: see `Extent`."""
+    def add_extent(self, number: int, *, stained: bool = False) -> None:
+        """Put an unused extent of the host pool to work for this size; `stained`: see `Extent`."""
         places = range(len(self.holds) // self.slots_per_extent)
         if len(self.extents) == len(places):
             place = self._new_place()
         else:
             place = next(place for place in places if place not in self.extents)
-        extent = Extent(number, place, self.slots_per_extent, soiled=soiled)
+        extent = Extent(number, place, self.slots_per_extent, stained=stained)
         self.extents[place] = extent
         self.free.add(extent)
         self.idle_count += not extent.busy_count
 
     def drop_extent(self, extent: Extent) -> bool:
-        """Give an extent whose slots are all free back to the host pool; returns whether it is soiled."""
+        """Give up an extent whose slots are all free; returns whether some are stained."""
         if extent.free_count != self.slots_per_extent:
             raise BooksError(f"extent {extent.number} has only {extent.free_count} free slots")
         self.free.drop(extent)
@@ -125,12 +125,12 @@ class SlotTable:
         return taken
 
     def stain(self, slots: Sequence[int]) -> None:
-        """What a transfer fills these slots with is to be zeroed when it is done with."""
+        """A store takes these slots whose blocks are to be zeroed when they have left."""
         for extent, run in by_extent(self.extents, slots):
             extent.stain(run)
 
     def take_dirty(self, count: int) -> tuple[Extent, list[int]]:
-        """Take up to `count` dirty slots of one extent, rising, to be zeroed; there must be an extent that is dirty."""
+        """Take up to `count` dirty slots, rising, of the extent that has waited longest; none if only its tail is dirty."""
         extent = next(iter(self.free.dirty.values()))
         slots = self.free.take_dirty(extent, count)
         self._enter_busy(extent, len(slots))
@@ -141,7 +141,7 @@ class SlotTable:
         extent.unstain(slots)
         self.give_back(slots)
         if extent.dirty_tail:
-            self.free.wipe_tail(extent)
+            self.free.clean_tail(extent)
             extent.busy_count -= 1
             self.idle_count += not extent.busy_count
 

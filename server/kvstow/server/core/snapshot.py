@@ -189,8 +189,7 @@ def capture(books: Books, *, now: float) -> Capture:
 
 def _table(books: Books, table: SlotTable) -> TableView:
     """All slots that stores fill count as held."""
-    zeroing = books.pool.zeroing
-    wiped = len(zeroing.slots) if zeroing and zeroing.slot_bytes == table.slot_bytes else 0
+    being_zeroed = len(books.pool.being_zeroed(table.slot_bytes))
     retired = (index for index in table.backlog if index.retired and index.zeroed)
     dirty = table.free.dirty_count + sum(index.ready_count - index.held_count for index in retired)
     return TableView(
@@ -199,10 +198,10 @@ def _table(books: Books, table: SlotTable) -> TableView:
         slots=table.slot_count,
         free=table.free_count + table.retired_count - dirty,
         evictable=table.evictable_count,
-        held=table.busy_count - wiped,
+        held=table.busy_count - being_zeroed,
         writing=0,
         quarantined=0,
-        zeroing=dirty + wiped,
+        zeroing=dirty + being_zeroed,
     )
 
 

@@ -36,7 +36,7 @@ class SpaceCounters:
     dropped: Counter[DropReason] = field(default_factory=Counter)
 
     def copied(self) -> "SpaceCounters":
-        """As they are now."""
+        """A copy, which does not change any more."""
         return replace(
             self,
             offered=self.offered.copy(),

@@ -1,8 +1,8 @@
-"""Zeroing of freed slots, in the three beats of everything else: take dirty slots, wipe them without the lock, give them
+"""Zeroing of freed slots, in the three beats of everything else: take dirty slots, zero them without the lock, give them
 back.
 
-Decided here: what is wiped at once. A dirty slot is free all the same: a store that takes one overwrites it, so nobody is
-ever refused because something waits here, only because of what is being wiped just now.
+Decided here: which slots are zeroed next, and how many at once. A store may take dirty slots, too, since it overwrites them. So
+slots that wait to be zeroed are no reason to refuse a block; only those that are being zeroed just now cannot be had.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from .extents import Zeroing
 
 STEP_BYTES = 32 << 20
 STEP_SLOTS = 1 << 10
-"""What one step wipes at most: some milliseconds' work. Stores can have all slots but these."""
+"""What is zeroed at once, at most: some milliseconds' work, during which no store can have these slots."""
 
 
 def has_dirt(books: Books) -> bool:

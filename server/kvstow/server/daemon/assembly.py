@@ -90,7 +90,7 @@ def assemble(
         clock: seconds of a clock that never goes back.
         meters: told of copies that ended.
         process_died: called with a session one of whose processes has died.
-        zero: wipes pieces of the host pool.
+        zero: zeroes pieces of the host pool.
     """
     health = Health()
     timer, closer, zeroer = (Timer(clock, name) for name in ("timer", "closer", "zeroing"))

@@ -1,10 +1,9 @@
 """The one lock, and the ledger behind it.
 
 `with guard as ledger:` is the only way to the books. Whoever leaves the block wakes those whom the change concerns:
-readers of sessions that were told something, the timer when something falls due earlier than it thought, and who zeroes
-freed slots when some wait. Whoever
-leaves it because the books contradict themselves has that reported; nobody else needs to. All of it happens after the lock
-is free.
+readers of sessions that were told something, the timer when something falls due earlier than it thought, and the zeroing
+thread when slots wait for it. Whoever leaves it because the books contradict themselves has that reported; nobody else needs
+to. All of it happens after the lock is free.
 
 Nothing slow is done inside the block: no I/O, no copy, no logging, no waiting. The lock is not reentrant, and no other
 lock may be waited for inside it.

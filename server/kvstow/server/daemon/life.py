@@ -53,7 +53,7 @@ class Life:
         hardware: what clients are told of the devices.
         clock: seconds of a clock that never goes back.
         meters: told of copies that ended.
-        zero: wipes pieces of the host pool, for tenants whose freed slots are zeroed.
+        zero: zeroes pieces of the host pool, for tenants whose freed slots are zeroed.
         after_growth: called without the lock after a space was made.
     """
 

@@ -1,7 +1,7 @@
-"""Wipes freed slots of tenants that want that, on a thread of its own: there may be very much to wipe after a reset.
+"""Zeroes the freed slots of the tenants that `zero_freed` names, on a thread of its own: a reset may free very many.
 
-Decided here: nothing; which slots, and when they are free again, says the ledger. The lock is not held while bytes are
-wiped. What still waits when the daemon ends is not wiped: the kernel does that before it gives the memory to anybody.
+Decided here: nothing; the ledger says which slots, and when they are free again. The lock is not held while bytes are
+zeroed. What still waits when the daemon ends is left: the kernel clears memory before it gives it to anybody else.
 """
 
 from collections.abc import Callable, Iterable
@@ -12,12 +12,12 @@ from kvstow.server.core.types import Layout, TransferKind, TransferPlan
 from .guard import NEVER, Guard
 
 Zero = Callable[[Iterable[range]], None]
-"""Wipes pieces of the host pool, given by their bytes."""
+"""Zeroes pieces of the host pool, given by their bytes."""
 
 
 def no_pool(_pieces: Iterable[range]) -> None:
-    """For daemons that are given no pool, and then must not be told to zero anything."""
-    raise NotImplementedError("this daemon was given nothing that wipes the host pool")
+    """For daemons that are given no pool, and must not be told to zero anything then."""
+    raise NotImplementedError("this daemon was given nothing that zeroes the host pool")
 
 
 @dataclass(slots=True)
@@ -26,16 +26,17 @@ class Zeroing:
 
     Args:
         guard: the lock and the books.
-        zero: wipes pieces of the host pool.
+        zero: zeroes pieces of the host pool.
     """
 
     guard: Guard
     zero: Zero
 
     def work(self) -> float:
-        """Wipe what comes next; returns when to come again.
+        """Zero what comes next; returns when to come again.
 
-        Whatever goes wrong here ends the thread, which is reported: slots that may not have been wiped stay nobody's.
+        Whatever goes wrong here ends the thread, which is reported as a bug. The slots that it was zeroing are then given to
+        nobody any more, because what lies in them is not known.
         """
         with self.guard as ledger:
             pieces = ledger.begin_zeroing()

@@ -86,7 +86,7 @@ class HostPool:
             touch(self.memory, start, length)
 
     def zero(self, pieces: Iterable[range]) -> None:
-        """Wipe pieces of the pool, given by their bytes; the interpreter is free meanwhile. Nothing else may use them."""
+        """Zero pieces of the pool, given by their bytes, without the GIL. Nothing else may use them meanwhile."""
         view = self.memory.view
         for piece in pieces:
             view[piece.start : piece.stop] = 0
