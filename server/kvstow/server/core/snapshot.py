@@ -122,7 +122,10 @@ class Snapshot:
 _TransferFacts = tuple[
     TransferPlan, SpaceId, int, TransferState, bool, bool, Sequence[Part], float
 ]
-"""Of a transfer: its plan, space, generation, state, whether it is abandoned and overdue, its parts, when it began."""
+"""Of a transfer: its plan, space, generation, state, whether it is abandoned and overdue, its parts, when it began.
+
+A plain tuple: a class of its own would take three times as long to make, and is made under the lock for every transfer.
+"""
 
 
 @dataclass(frozen=True, slots=True)

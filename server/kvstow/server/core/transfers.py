@@ -90,11 +90,6 @@ class Transfer:
         """Its direction."""
         return self.plan.kind
 
-    @property
-    def block_count(self) -> int:
-        """Blocks that it copies."""
-        return sum(len(part.slots) for part in self.parts)
-
 
 @dataclass(frozen=True, slots=True)
 class Held:
