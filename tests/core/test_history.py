@@ -57,6 +57,33 @@ def test_the_newest_counts(batches: list[tuple[int, Fate, dict[int, str]]]) -> N
     ]
 
 
+@given(
+    batches=st.lists(
+        st.tuples(st.sampled_from([OLD_INDEX, INDEX]), st.sampled_from(MOVES), st.integers(0, 3)),
+        max_size=20,
+    ),
+    times=st.lists(st.integers(-1, 99), min_size=5, max_size=5),
+)
+def test_what_came_after_a_time_does_not_count(
+    batches: list[tuple[int, Fate, int]], times: list[int]
+) -> None:
+    """One key comes or goes every five seconds, so that the reset at 50 s lies in between."""
+    history = History(1000)
+    asked = {key(number): float(time) for number, time in enumerate(times)}
+    expected = dict.fromkeys(asked, (Fate.UNKNOWN, 8))
+    for position, (index, fate, number) in enumerate(batches):
+        history.add(index, fate, [key(number)], 5.0 * position)
+        if 5.0 * position <= asked[key(number)]:
+            found = Fate.READY if fate is Fate.STORED else fate
+            if found is Fate.READY and index == OLD_INDEX and asked[key(number)] >= ENDED.at:
+                found = Fate.RESET
+            expected[key(number)] = (found, 8 if index == INDEX else 7)
+    parts = (history.moves.all(), history.refusals.all())
+    known = Recollection([*asked], {}, 8, INDEX, {OLD_INDEX: ENDED}, parts, None, now=100.0)
+    found_before = known.explain_before(asked)
+    assert [(each.fate, each.generation) for each in found_before] == [*expected.values()]
+
+
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=30), st.integers(1, 20))
 def test_only_so_many_keys_are_remembered(sizes: list[int], limit: int) -> None:
     batches = Batches(limit)
