@@ -1,8 +1,8 @@
 """Why a key is missing: the batches in which keys lately came and went, and the search in them.
 
-Keeping them costs one entry for each batch, and a tuple of its keys: a tuple of bytes, other than a list, is nothing that the
-garbage collector goes on walking. The oldest batches are forgotten when they hold too many keys. Batches never change, so that
-whoever is asked copies the references under the lock and searches without it.
+Keeping them costs one entry for each batch, and a tuple of its keys: the garbage collector stops walking a tuple of bytes after
+its first look, but never a list. The oldest batches are forgotten when there are too many keys or batches. A batch never
+changes, so references to all of them are copied under the lock, and searched without it.
 """
 
 from collections import deque

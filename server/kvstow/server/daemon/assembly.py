@@ -31,9 +31,8 @@ from .zeroing import Zero, Zeroing, leave_padding, zero_padding
 SIGHTINGS = 1 << 16
 """Blocks whose offers are counted when not every first offer is stored."""
 
-
 LEAST_CLOSE_S = 1.0
-"""Devices that do not hang close in less; they are given so long also where copies are given no grace."""
+"""Devices that do not hang close in less. They are given this long even if running copies are given less to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class Parts:
         self.sessions.processes.start()
 
     def stop(self, grace_s: float) -> None:
-        """Stop the threads and close the devices; those that hang are given `grace_s`, in all, or what `CLOSE_S` says."""
+        """Stop the threads and close the devices; those that hang are given `grace_s` in all, within `LEAST_CLOSE_S` and `CLOSE_S`."""
         limit_s = min(max(grace_s, LEAST_CLOSE_S), CLOSE_S)
         until = time.monotonic() + limit_s
         self.timer.stop()

@@ -64,7 +64,7 @@ def opened_memory(
 def _close(close: Callable[[ItemT], None], item: ItemT) -> None:
     """Close again what was opened for nothing; a device that is slow to do so does it all the same.
 
-    Whoever attaches hears why that was refused, and not that this fails, too.
+    If it fails that is only logged: whoever attaches is to hear why that was refused.
     """
     try:
         with suppress(DeviceBusyError):

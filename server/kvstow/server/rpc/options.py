@@ -69,7 +69,7 @@ def server_options(config: Config, settings: Settings) -> ServerOptions:
         settings: the same, as they are shown.
 
     Raises:
-        CredentialError: there can be no such socket, or tokens or certificates cannot be used; names all of it, one a line.
+        CredentialError: the socket, the tokens or the certificates cannot be used; has one line for each that cannot.
     """
     mistakes: list[str] = []
     certificates = _tried(partial(_certificates, config), mistakes)
@@ -91,7 +91,7 @@ def server_options(config: Config, settings: Settings) -> ServerOptions:
 
 
 def _tried(read: Callable[[], _T], mistakes: list[str]) -> _T | None:
-    """What it reads; what prevents that is put to the mistakes."""
+    """What `read` returns; None if that fails, and then the mistakes say why."""
     try:
         return read()
     except (CredentialError, SocketError) as error:
