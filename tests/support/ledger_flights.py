@@ -28,6 +28,7 @@ class Flight:
 
     plan: TransferPlan
     space: SpaceId
+    tenant: str
     generation: int
     keys: dict[int, bytes]
     expected: dict[Slot, Token] = field(default_factory=dict)

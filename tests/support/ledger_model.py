@@ -233,7 +233,8 @@ class LedgerModel(RuleBasedStateMachine):
     def _fly(
         self, plan: TransferPlan, space: SpaceId, keys: dict[int, bytes]
     ) -> tuple[SessionId, TransferId]:
-        flight = Flight(plan, space, self.generation[space], keys)
+        tenant = self.ledger.identity_of(space).tenant  # the space may be dropped under the copy
+        flight = Flight(plan, space, tenant, self.generation[space], keys)
         assert set(flight.slots) == set(keys)
         name = (plan.session, plan.transfer)
         if plan.kind is TransferKind.STORE:
@@ -246,11 +247,10 @@ class LedgerModel(RuleBasedStateMachine):
         return [slot for flight in self.flying.values() for slot in flight.slots.values()]
 
     def _write(self, flight: Flight, failed: Collection[int]) -> None:
-        tenant = self.ledger.identity_of(flight.space).tenant
         for position, slot in flight.slots.items():
             self.content[slot] = (flight.plan.session, flight.plan.transfer, flight.keys[position])
             whole = position not in failed and not flight.abandoned
-            self.bytes.write(tenant, [slot], whole=whole)
+            self.bytes.write(flight.tenant, [slot], whole=whole)
 
     def _check_readable(self, flight: Flight) -> None:
         for slot, token in flight.expected.items():
