@@ -30,6 +30,7 @@ from kvstow.server.core.types import (
     Layout,
     LeaseId,
     LookupResult,
+    SessionEnd,
     StoreStatus,
     TransferId,
     TransferPlan,
@@ -130,12 +131,8 @@ class Shelf:
             limits=Limits(),
         )
         layout = Layout("float16", 16, 1, "LBHNC", (Group((SLOT_BYTES,)),))
-        identity = Identity("", "bench", "", layout, KeyScheme("random", KEY_BYTES, b""))
-        self._session = times.time(
-            "open_session", lambda: self.ledger.open_session(identity, "bench", now=0.0)
-        )
-        self.ledger.open_stream(self._session)
-        self.ledger.attach(self._session, 0, (Limits().max_keys,))
+        self._identity = Identity("", "bench", "", layout, KeyScheme("random", KEY_BYTES, b""))
+        self._open()
         settle_garbage()
         times.watch_collections()
 
@@ -193,13 +190,61 @@ class Shelf:
         now = self._tick()
         self._times.time("release", lambda: self.ledger.release(self._session, [lease], now=now))
 
-    def reset(self) -> None:
+    def reset(self, name: str = "reset") -> None:
         """Reset the space, and hand its slots back step by step."""
         space, _ = self.ledger.space_of(self._session)
         now = self._tick()
-        self._times.time("reset", lambda: self.ledger.reset(space, now=now))
+        self._times.time(name, lambda: self.ledger.reset(space, now=now))
+        self._sweep()
+
+    def abandon(self, stores: Sequence[Sequence[bytes]]) -> None:
+        """Queue stores of new blocks, and end them all by a reset, by a cancel, and by the end of the session.
+
+        Before the cancel, and once more, their copies begin; then they are only abandoned.
+        """
+        name = f"{len(stores)} stores of {len(stores[0])}"
+        self._queue(stores)
+        self.reset(f"reset, {name}")
+        for begun in (False, True):
+            ids = self._queue(stores)
+            if begun:
+                for each in ids:
+                    self.ledger.start(self._session, each)
+            now = self._tick()
+            self._times.time(
+                f"cancel, {name}{' running' if begun else ''}",
+                partial(self.ledger.cancel, self._session, ids, now=now),
+            )
+            if begun:
+                for each in ids:
+                    self.ledger.finish(self._session, each, (), now=now)
+            self._sweep()
+        self._queue(stores)
+        now = self._tick()
+        self._times.time(
+            f"end_session, {name}",
+            lambda: self.ledger.end_session(self._session, SessionEnd.CLOSED, now=now),
+        )
+        self._sweep()
+        self._open()
+
+    def _queue(self, stores: Sequence[Sequence[bytes]]) -> list[TransferId]:
+        """Begin stores; the reports of earlier ones are acknowledged."""
+        events = self.ledger.events(self._session, 0, 1 << 20)
+        if events:
+            self.ledger.acknowledge(self._session, events[-1][0])
+        return [self._begin_store(keys, StoreStatus.ACCEPTED).transfer for keys in stores]
+
+    def _sweep(self) -> None:
         while self._times.time("sweep", self.ledger.sweep):
             pass
+
+    def _open(self) -> None:
+        self._session = self._times.time(
+            "open_session", lambda: self.ledger.open_session(self._identity, "bench", now=0.0)
+        )
+        self.ledger.open_stream(self._session)
+        self.ledger.attach(self._session, 0, (Limits().max_keys,))
 
     def _finish(self, plan: TransferPlan, name: str) -> None:
         """The copies of a plan end well, and its engine hears of it."""

@@ -29,6 +29,10 @@ HELD_KEYS = 1024
 RESET_LEASES = 256
 """That a reset finds."""
 
+SMALL_STORES = Limits().max_transfers - 1
+LARGEST_STORES = 64
+"""That a reset, a cancel and the end of a session find under way."""
+
 LARGEST_CALL = Limits().max_keys
 LARGEST_ROUNDS = 4
 CHECKED_ENTRIES = 200_000
@@ -73,6 +77,7 @@ class Case:
         self._hold(self._stored_count - RESET_LEASES * HELD_KEYS)
         self._shelf.reset()
         self._collect("full collection after a reset")
+        self._abandon()
         if self._entries <= CHECKED_ENTRIES:
             self._shelf.ledger.check()
         return {
@@ -201,6 +206,16 @@ class Case:
             if lease is not None:
                 self._shelf.release(lease)
             self._shelf.load(keys)
+
+    def _abandon(self) -> None:
+        """End as many stores under way as the books allow, of one block each, and as many blocks in largest ones."""
+        largest = min(LARGEST_CALL, self._entries)
+        for stores, blocks in (
+            (min(SMALL_STORES, self._entries), 1),
+            (min(LARGEST_STORES, self._entries // largest), largest),
+        ):
+            numbers = np.arange(stores * blocks).reshape(stores, blocks)
+            self._shelf.abandon([self._keys.fresh(each) for each in numbers])
 
     def _evicted(self, count: int) -> Numbers:
         """The first numbers of blocks that are not there any more, up to `count`."""

@@ -220,11 +220,11 @@ def count_a_ready_key(books: Books) -> None:
 def lose_a_slot(books: Books) -> None:
     """The index has a second key in a slot that knows only the first."""
     index(books).begin([key(9)], [slot_of(books, 3)])
-    index(books).publish([key(9)])
+    index(books).publish([key(9)], [slot_of(books, 3)])
 
 
 def write_what_is_ready(books: Books) -> None:
-    index(books)._writing[key(3)] = slots(books, TransferKind.STORE)[0]
+    index(books).begin([key(3)], slots(books, TransferKind.STORE)[:1])
 
 
 def write_without_a_transfer(books: Books) -> None:
@@ -255,7 +255,7 @@ def forget_a_transfer(books: Books) -> None:
 
 
 MISTAKES: dict[Callable[[Books], None], str] = {
-    fill_a_slot_twice: "is filled by 2 transfers",
+    fill_a_slot_twice: "is taken by 2 stores",
     break_a_link: "links back elsewhere",
     show_a_slot_twice: "stands twice in the eviction order",
     list_a_free_slot_twice: "lists a free slot twice",

@@ -44,7 +44,7 @@ class Bounds:
 
     Args:
         flights, draining: transfers and resets under way at once.
-        backlog: batches of loose holds, and indexes that have something left to do; when there are more of either, the
+        backlog: batches of loose slots, and indexes that have something left to do; when there are more of either, the
             next thing that happens is a sweep.
     """
 
@@ -195,7 +195,10 @@ def _describe_backlog(table: SlotTable, slots: Sequence[int]) -> tuple[object, .
         (
             index.retired,
             tuple(sorted(slots[slot] for _, slot in index.ready_items() if index.retired)),
-            tuple(tuple(slots[slot] for slot in loose) for loose, _ in batches),
+            tuple(
+                (each.writing is None, tuple(slots[slot] for slot in each.slots))
+                for each in batches
+            ),
         )
         for index, batches in table.backlog.items()
     )

@@ -21,9 +21,9 @@ SLOT_LIMITS = (DENSE_LIMIT, DENSE_LIMIT + 1)
 KEYS = [key(number) for number in range(6)]
 SLOTS = {stored: 100 - number for number, stored in enumerate(KEYS)}
 
-MOVES: dict[Move, Callable[[BlockIndex, bytes], None]] = {
+MOVES: dict[Move, Callable[[BlockIndex, bytes], object]] = {
     Move.BEGIN: lambda index, moved: index.begin([moved], [SLOTS[moved]]),
-    Move.PUBLISH: lambda index, moved: index.publish([moved]),
+    Move.PUBLISH: lambda index, moved: index.publish([moved], [SLOTS[moved]]),
     Move.ABORT: lambda index, moved: index.abort([moved]),
     Move.EVICT: lambda index, moved: index.evict([moved]),
 }
@@ -77,18 +77,39 @@ def test_every_move_from_every_state(index: BlockIndex, state: KeyState, move: M
     else:
         MOVES[move](index, moved)
         assert index.state(moved) is reached
-        assert (moved in index.writing_keys) is (reached is KeyState.WRITING)
+        assert bool(index.writing_among([moved])) is (reached is KeyState.WRITING)
         assert index.probe([moved]) == [SLOTS[moved] if reached is KeyState.READY else None]
     assert index.state(bystander) is KeyState.READY
 
 
 def test_a_store_of_what_is_ready_is_found_when_it_would_be_published(index: BlockIndex) -> None:
     index.begin(KEYS[:1], [1])
-    index.publish(KEYS[:1])
+    index.publish(KEYS[:1], [1])
     index.begin(KEYS[:1], [2])
     with pytest.raises(BooksError, match=KEYS[0].hex()):
-        index.publish(KEYS[:1])
+        index.publish(KEYS[:1], [2])
     assert index.probe(KEYS[:1]) == [1]
+
+
+def test_the_keys_of_a_void_store_are_absent_at_once_and_forgotten_later(
+    index: BlockIndex,
+) -> None:
+    first = index.begin(KEYS[:4], [0, 1, 2, 3])
+    index.void(first)
+    assert facts(index) == ({}, {}, 0, 0)
+    assert [index.state(each) for each in KEYS[:4]] == [KeyState.ABSENT] * 4
+    assert not index.writing_among(KEYS)
+    for move in (index.abort, lambda keys: index.publish(keys, [3])):
+        with pytest.raises(BooksError, match=KEYS[3].hex()):
+            move(KEYS[3:4])
+
+    # Another store may begin them; it keeps what it has when those of the first are forgotten.
+    index.begin(KEYS[1:3], [11, 12])
+    index.forget(first, KEYS[:4])
+    assert facts(index) == ({}, {KEYS[1]: 11, KEYS[2]: 12}, 0, 2)
+    assert list(index.void_items()) == []
+    index.publish(KEYS[1:3], [11, 12])
+    assert index.probe(KEYS[:4]) == [None, 11, 12, None]
 
 
 @settings(deadline=None)
@@ -132,7 +153,7 @@ def test_a_retired_index_hands_every_slot_back_once(slot_limit: int) -> None:
     index = BlockIndex(1, slot_limit)
     keys = [key(number) for number in range(200)]
     index.begin(keys, range(len(keys)))
-    index.publish(keys)
+    index.publish(keys, range(len(keys)))
 
     batches = []
     while batch := index.drain_shard():
@@ -148,7 +169,7 @@ def test_what_is_evicted_from_a_retired_index_is_not_handed_back() -> None:
     index = BlockIndex(1, DENSE_LIMIT + 1)
     keys = [key(number) for number in range(200)]
     index.begin(keys, range(len(keys)))
-    index.publish(keys)
+    index.publish(keys, range(len(keys)))
     first = index.drain_shard()
     left = dict(index.ready_items())
     evicted, slot = left.popitem()

@@ -120,7 +120,7 @@ class PoolHistory(RuleBasedStateMachine):
         keys = [key(self.key_count + at) for at in range(len(slots))]
         self.key_count += len(slots)
         self.indexes[size].begin(keys, slots)
-        self.indexes[size].publish(keys)
+        self.indexes[size].publish(keys, slots)
         self.tables[size].settle(slots, keys, self.indexes[size], now=float(self.key_count))
 
     @rule(data=st.data(), size=sizes, wanted=st.integers(1, 9))

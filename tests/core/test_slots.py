@@ -29,7 +29,7 @@ def fill(table: SlotTable, count: int) -> tuple[BlockIndex, list[int]]:
     slots = table.take(count)
     keys = [key(slot) for slot in slots]
     index.begin(keys, slots)
-    index.publish(keys)
+    index.publish(keys, slots)
     table.settle(slots, keys, index, now=1.0)
     return index, slots
 

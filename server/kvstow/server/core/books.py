@@ -13,6 +13,7 @@ from .deadlines import Deadlines, GraceDue, LeaseDue, SweepDue, TransferDue
 from .distributions import Distribution
 from .errors import NoSuchSession, NoSuchSpace, StaleGeneration
 from .events import Event, ResetDrained, TransferEnded
+from .loose import Loose
 from .pool import HostPool
 from .sessions import Session
 from .spaces import Space
@@ -41,7 +42,7 @@ class Limits:
         max_leases: leases of a session.
         max_sessions, max_spaces: of the daemon.
         max_tenant_spaces: of one tenant; None for as many as there may be.
-        max_tightened: holds of leases and loads which it ends that one call gives back; what is more is swept.
+        max_tightened: slots of leases and transfers which it ends that one call gives back; what is more is swept.
         max_history: keys that are remembered when they have come or gone, and as many that were refused.
         max_events: events besides terminal reports that are kept for a reader.
         max_lease_s: longest life of a lease, in seconds.
@@ -174,6 +175,8 @@ class Books:
 
     def forget_space(self, space: Space) -> None:
         """Take a space out that has no session and no block any more."""
+        for index in space.indexes:
+            index.retired = True  # slots of its last stores may still be loose
         del self.spaces[space.id]
         del self.space_ids[space.identity]
         tables = (table for left in self.spaces.values() for table in left.tables)
@@ -198,10 +201,10 @@ class Books:
                 self.tell(session, event, now)
 
     def void_lease(self, lease: LeaseId, now: float) -> Lease:
-        """End a lease that lives; its holds come loose."""
+        """End a lease that lives; its slots come loose."""
         found = self.leases.pop(lease)
         for held in found.held:
-            held.table.loosen(held.index, held.slots, now)
+            held.table.loosen(held.index, Loose(held.slots, now))
         del self.sessions[found.session].leases[found.request]
         self.deadlines.drop(LeaseDue(lease))
         return found
@@ -227,25 +230,23 @@ class Books:
         if transfer.kind is TransferKind.STORE:
             for part in transfer.parts:
                 self.pool.history.add(part.index.serial, Fate.STORE_ABANDONED, part.keys, now)
-                if not part.index.retired:
-                    part.index.abort(part.keys)
+                if part.writing is not None:
+                    part.index.void(part.writing)
                 self.spaces[transfer.space].counters.unstored["ABANDONED"] += len(part.keys)
         if transfer.state is TransferState.QUEUED:
             self.release_slots(transfer, now)
             self.end_transfer(transfer, TransferState.ABANDONED, (), now)
 
     def release_slots(self, transfer: Transfer, now: float) -> None:
-        """A transfer gives up its slots without a result: those it filled become free, its holds come loose."""
+        """A transfer gives up its slots without a result: they come loose."""
         for part in transfer.parts:
-            if transfer.kind is TransferKind.STORE:
-                part.table.give_back(part.slots)
-            else:
-                part.table.loosen(part.index, part.slots, now)
+            keys = () if part.writing is None else part.keys
+            part.table.loosen(part.index, Loose(part.slots, now, part.writing, keys))
 
     def tighten(self, now: float) -> None:
-        """Give back the holds that came loose, as far as one call may; the rest is swept, and soon."""
+        """Give back the slots that came loose, as far as one call may; the rest is swept, and soon."""
         self.pool.tighten(self.limits.max_tightened)
-        if self.pool.has_loose_holds:
+        if self.pool.has_loose_slots:
             self.deadlines.add(now, SweepDue())
 
     def end_transfer(
@@ -257,7 +258,6 @@ class Books:
     ) -> None:
         """Write the one terminal report of a transfer that owns no slot any more."""
         transfer.state, transfer.parts = state, ()
-        transfer.plan = replace(transfer.plan, copies=())
         del self.transfers[transfer.session, transfer.id]
         self.deadlines.drop(TransferDue(transfer.session, transfer.id))
         self.counters.transfers[transfer.kind, state] += 1

@@ -5,6 +5,7 @@ It walks everything and is far too slow for a busy daemon; it changes nothing an
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping
+from itertools import chain
 
 from .books import Books
 from .deadlines import Due, GraceDue, LeaseDue, SweepDue, TransferDue
@@ -19,13 +20,8 @@ _SlotKey = tuple[int, int]
 
 def check(books: Books) -> None:
     """See `Ledger.check`."""
-    taken, readers = _owned_by_transfers(books)
-    for lease in books.leases.values():
-        for held in lease.held:
-            readers.update((held.table.slot_bytes, slot) for slot in held.slots)
+    taken, readers = _owned(books)
     for table in books.pool.tables.values():
-        for loose in table.backlog.values():
-            readers.update((table.slot_bytes, slot) for slots, _ in loose for slot in slots)
         _check_table(table, taken, readers, books.pool.being_zeroed(table.slot_bytes))
     _check_extents(books)
     _check_spaces(books, taken)
@@ -38,16 +34,23 @@ def _require(holds: bool, message: str) -> None:
         raise BooksError(message)
 
 
-def _owned_by_transfers(books: Books) -> tuple[Counter[_SlotKey], Counter[_SlotKey]]:
+def _owned(books: Books) -> tuple[Counter[_SlotKey], Counter[_SlotKey]]:
+    """Slots that a store has taken, and how many read each; also those that are loose."""
     taken: Counter[_SlotKey] = Counter()
     readers: Counter[_SlotKey] = Counter()
     for transfer in books.transfers.values():
         counted = taken if transfer.kind is TransferKind.STORE else readers
         for part in transfer.parts:
-            for slot in part.slots:
-                counted[part.table.slot_bytes, slot] += 1
+            counted.update((part.table.slot_bytes, slot) for slot in part.slots)
+    for lease in books.leases.values():
+        for held in lease.held:
+            readers.update((held.table.slot_bytes, slot) for slot in held.slots)
+    for table in books.pool.tables.values():
+        for loose in chain.from_iterable(table.backlog.values()):
+            counted = readers if loose.writing is None else taken
+            counted.update((table.slot_bytes, slot) for slot in loose.slots)
     for key, count in taken.items():
-        _require(count == 1, f"slot {key} is filled by {count} transfers")
+        _require(count == 1, f"slot {key} is taken by {count} stores")
     return taken, readers
 
 
@@ -174,6 +177,8 @@ def _check_spaces(books: Books, taken: Counter[_SlotKey]) -> None:
             _check_index(index, table, taken)
     for table in books.pool.tables.values():
         _check_backlog(table, living[table.slot_bytes])
+    _check_void(books, set().union(*living.values()))
+    for table in books.pool.tables.values():
         shown = living[table.slot_bytes] | set(table.backlog)
         _require(
             all(owner is None or owner in shown for owner in table.owners),
@@ -190,9 +195,30 @@ def _check_backlog(table: SlotTable, living: Collection[BlockIndex]) -> None:
             _check_ready(index, table)
 
 
+def _check_void(books: Books, living: Collection[BlockIndex]) -> None:
+    """A void key is still to be forgotten: when its store, which is abandoned, ends, or with its slot, which is loose."""
+    known: set[tuple[bytes, int]] = set()
+    for transfer in books.transfers.values():
+        for part in transfer.parts:
+            void = part.writing is not None and part.writing.is_void
+            abandoned = transfer.abandoned and transfer.kind is TransferKind.STORE
+            _require(
+                void == abandoned, "keys are void and their store is not abandoned, or the reverse"
+            )
+            known.update((key, id(part.writing)) for key in part.keys)
+    for table in books.pool.tables.values():
+        for loose in chain.from_iterable(table.backlog.values()):
+            known.update((key, id(loose.writing)) for key in loose.keys)
+    for index in living:
+        for key, writing in index.void_items():
+            _require((key, id(writing)) in known, f"void key {key.hex()} is never forgotten")
+
+
 def _check_index(index: BlockIndex, table: SlotTable, taken: Counter[_SlotKey]) -> None:
-    ready = _check_ready(index, table)
-    for key, slot in index.writing_items():
+    ready, writing = _check_ready(index, table), dict(index.writing_items())
+    counted = index.writing_count
+    _require(len(writing) == counted, f"{len(writing)} WRITING keys, not {counted}")
+    for key, slot in writing.items():
         _require(key not in ready, f"key {key.hex()} is READY and WRITING")
         _require(taken[table.slot_bytes, slot] == 1, f"WRITING key {key.hex()} has no transfer")
         if index.zeroed:

@@ -243,7 +243,7 @@ class Ledger:
         return self._books.deadlines.next()
 
     def sweep(self) -> bool:
-        """Give back one more batch of loose holds or dropped slots; True while some are left. Changes no answer."""
+        """Give back one more batch of loose or dropped slots; True while some are left. Changes no answer."""
         return self._books.pool.sweep()
 
     @property

@@ -1,7 +1,6 @@
 """Begin of a load, and how any transfer starts, ends or is cancelled."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from .books import Books
 from .errors import KeyNotReady
@@ -38,7 +37,7 @@ def begin_load(
     session = books.session(session_id)
     repeated = repeated_transfer(session, transfer_id, TransferKind.LOAD, groups)
     if repeated is not None:
-        return replace(repeated.plan, repeated=True)
+        return repeated.plan
     space = books.space_at(session, generation)
     check_transfer(books, session, space, groups, deadline_s)
     parts = _find(space, groups)
@@ -54,7 +53,8 @@ def begin_load(
     mark = fingerprint(TransferKind.LOAD, groups)
     plan = TransferPlan(session_id, transfer_id, TransferKind.LOAD, copies)
     books.begin_transfer(
-        session, Transfer(plan, space.id, generation, mark, parts, now, now + deadline_s)
+        session,
+        Transfer(plan.repetition(), space.id, generation, mark, parts, now, now + deadline_s),
     )
     return plan
 
@@ -158,7 +158,7 @@ def _settle_store(books: Books, space: Space, part: Part, failed: set[int], now:
             part.index.serial, Fate.STORE_FAILED, [part.keys[at] for at in bad], now
         )
         keys, slots = [keys[at] for at in good], [slots[at] for at in good]
-    part.index.publish(keys)
+    part.index.publish(keys, slots)
     books.pool.history.add(part.index.serial, Fate.STORED, keys, now)
     part.table.settle(slots, keys, part.index, now)
     space.counters.stored_blocks += len(slots)

@@ -5,7 +5,7 @@ extents of another size whose blocks are all evictable (empty ones, then the col
 The third comes before the fourth only when the fourth alone would not suffice.
 
 Everything is all-or-nothing: `take` is called for no more than what `room` has said. Before `room` says that something
-cannot be had it gives back loose holds, so that what is still to be done little by little refuses nobody.
+cannot be had it gives back loose slots, so that what is still to be done little by little refuses nobody.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ AGE_BOUNDS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
 """Of the ages at which blocks are evicted: less than a minute is a pool far too small, more than a day a large one."""
 
 TIGHTEN_LIMIT = 1 << 11
-"""Loose holds that are given back in one step, which takes a millisecond or two."""
+"""Loose slots that are given back in one step, which takes a millisecond or two."""
 
 
 def no_tenant(_tenant: str) -> bool:
@@ -186,12 +186,12 @@ class HostPool:
                 del self.tables[size]
 
     @property
-    def has_loose_holds(self) -> bool:
-        """Whether holds are left to be given back."""
+    def has_loose_slots(self) -> bool:
+        """Whether slots are left to be given back."""
         return any(any(table.backlog.values()) for table in self.tables.values())
 
     def tighten(self, limit: int) -> bool:
-        """Give back up to `limit` loose holds; False if there were none."""
+        """Give back up to `limit` loose slots; False if there were none."""
         for table in self.tables.values():
             for index in table.backlog:
                 if table.tighten(index, limit):
@@ -199,7 +199,7 @@ class HostPool:
         return False
 
     def sweep(self) -> bool:
-        """Give back one batch of loose holds, or hand back one of dropped entries; True while some are left."""
+        """Give back one batch of loose slots, or hand back one of dropped entries; True while some are left."""
         for table in self.tables.values():
             for index in table.backlog:
                 self._hand_back(table, index)

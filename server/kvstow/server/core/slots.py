@@ -9,7 +9,7 @@ A slot is always in one of these states, and `busy` counts the last three:
     zeroing      owned by the zeroing that is under way
 
 What a reset, the end of a session or of many leases decides about very many slots is true at once, but done little by
-little: see `SlotTable.backlog`. Until then a hold that nobody has any more is *loose*: its slot is still held.
+little: see `SlotTable.backlog`. Until then a slot that nobody reads or fills any more is *loose*: still held, or taken.
 
 Per slot there are only entries of flat lists, never an object. A table numbers its extents by places of its own, the
 lowest first, so that its lists are as long as it has slots: they grow by one extent at a time, whichever piece of the host
@@ -23,6 +23,7 @@ from .errors import BooksError
 from .extents import UNUSED, Extent, by_extent
 from .free_slots import FreeSlots
 from .index import BlockIndex
+from .loose import Loose, pop_loose
 from .policy import EvictionPolicy
 
 
@@ -41,9 +42,8 @@ class SlotTable:
         busy_count: slots that are held, taken or being zeroed.
         extents: by place.
         idle_count: extents without a busy slot.
-        backlog: indexes with which something is left to do, and their loose holds, each batch with the time at which it
-            came loose. A retired index is here until its last entry is out; its entries without a hold count as free for
-            everyone, and are handed back before anything is evicted.
+        backlog: indexes with which something is left to do, and their loose slots. A retired index is here until its last
+            entry is out; its entries without a hold count as free for everyone, and are handed back before anything is evicted.
     """
 
     __slots__ = (
@@ -71,7 +71,7 @@ class SlotTable:
         self.busy_count = 0
         self.extents: dict[int, Extent] = {}
         self.idle_count = 0
-        self.backlog: dict[BlockIndex, list[tuple[Sequence[int], float]]] = {}
+        self.backlog: dict[BlockIndex, list[Loose]] = {}
 
     @property
     def slot_count(self) -> int:
@@ -199,20 +199,22 @@ class SlotTable:
             self._leave_busy(idle, now)
             self.policy.restore(idle)
 
-    def loosen(self, index: BlockIndex, slots: Sequence[int], now: float) -> None:
-        """One reader less, as `unhold`, but later."""
-        self.backlog.setdefault(index, []).append((slots, now))
+    def loosen(self, index: BlockIndex, loose: Loose) -> None:
+        """Slots that belong to an index are to be given back: as by `unhold` or `give_back`, but later."""
+        self.backlog.setdefault(index, []).append(loose)
 
     def tighten(self, index: BlockIndex, limit: int) -> int:
-        """Give back up to `limit` loose holds of an index, newest first, of each batch the tail; returns how many."""
-        batches, count = self.backlog[index], 0
+        """Give back up to `limit` loose slots of an index, newest first, of each batch the tail; returns how many."""
+        batches, taken, count = self.backlog[index], list[int](), 0
         while batches and count < limit:
-            slots, since = batches.pop()
-            rest = max(0, len(slots) - (limit - count))
-            if rest:
-                batches.append((slots[:rest], since))
-            self.unhold(slots[rest:], since)
-            count += len(slots) - rest
+            loose = pop_loose(batches, limit - count)
+            if loose.writing is None:
+                self.unhold(loose.slots, loose.since)
+            else:
+                index.forget(loose.writing, loose.keys)
+                taken += loose.slots
+            count += len(loose.slots)
+        self.give_back(taken)
         if not batches and not index.retired:
             del self.backlog[index]
         return count
@@ -231,11 +233,7 @@ class SlotTable:
         return self.extents[place].uses[position]
 
     def orphan(self, slots: Iterable[int]) -> int:
-        """Held slots of one index leave it, if they are in it still; they are free once their readers have ended.
-
-        Returns:
-            How many left.
-        """
+        """Held slots of one index leave it if they are in it still, free once their readers have ended; returns how many."""
         owners, keys = self.owners, self.keys
         gone = [slot for slot in slots if owners[slot] is not None]
         if gone and (index := owners[gone[0]]) is not None:

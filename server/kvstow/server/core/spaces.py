@@ -93,8 +93,9 @@ class Space:
     def transfer_ended(self, generation: int) -> list[int]:
         """A transfer that began in `generation` is over; returns the resets that have drained with it."""
         self.running[generation] -= 1
-        if not self.running[generation]:
-            del self.running[generation]
+        if self.running[generation]:
+            return []
+        del self.running[generation]
         return self.drained()
 
     def drained(self) -> list[int]:

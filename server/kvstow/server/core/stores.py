@@ -1,7 +1,6 @@
 """Begin of a store: which of the offered blocks are new, and where they go."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 
 from .books import Books
@@ -41,7 +40,7 @@ def begin_store(
     session = books.session(session_id)
     repeated = repeated_transfer(session, transfer_id, TransferKind.STORE, groups)
     if repeated is not None:
-        return replace(repeated.plan, repeated=True)
+        return repeated.plan
     space = books.space_at(session, generation)
     check_transfer(books, session, space, groups, deadline_s)
 
@@ -66,7 +65,7 @@ def begin_store(
         mark = fingerprint(TransferKind.STORE, groups)
         books.begin_transfer(
             session,
-            Transfer(plan, space.id, generation, mark, parts, now, now + deadline_s),
+            Transfer(plan.repetition(), space.id, generation, mark, parts, now, now + deadline_s),
         )
     return plan
 
@@ -95,7 +94,7 @@ def _classify(
 
 
 def _letters(index: BlockIndex, keys: Sequence[bytes], slots: Sequence[int | None]) -> list[str]:
-    writing = index.writing_keys
+    writing = index.writing_among(keys)
     return [
         _ALREADY_STORED if slot is not None else _ALREADY_STORING if key in writing else _ACCEPTED
         for key, slot in zip(keys, slots, strict=True)
@@ -146,16 +145,25 @@ def _begin(
     """Make the keys of accepted blocks WRITING; `start` blocks of other groups were offered before those of this one."""
     index = space.indexes[group.group]
     keys = list(map(group.keys.__getitem__, accepted))
-    index.begin(keys, slots)
+    writing = index.begin(keys, slots)
     others = _ALREADY_STORED in letters or _ALREADY_STORING in letters
     return Part(
         index,
         space.tables[group.group],
         keys,
         slots,
-        [start + at for at in accepted],
+        _positions(start, accepted),
         group.keys if others else (),
+        writing,
     )
+
+
+def _positions(start: int, accepted: Sequence[int]) -> Sequence[int]:
+    """Of accepted blocks in the request; a range, if it can be, has no numbers that have to be freed one by one."""
+    first, last = accepted[0], accepted[-1]
+    if last - first + 1 == len(accepted):
+        return range(start + first, start + last + 1)
+    return [start + at for at in accepted]
 
 
 def _remember_refusals(

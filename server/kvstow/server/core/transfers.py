@@ -12,7 +12,7 @@ begin                start                  finish
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .index import BlockIndex
+from .index import BlockIndex, Writing
 from .slots import SlotTable
 from .types import (
     GroupCopies,
@@ -35,6 +35,7 @@ class Part:
         table: where the slots lie.
         keys, slots: the blocks.
         positions: of each block in the request, counted over all its groups.
+        writing: of a store, what it has made WRITING.
         named: of a store, all keys that the request named in this group, if some were there or on their way.
     """
 
@@ -44,6 +45,7 @@ class Part:
     slots: Sequence[int]
     positions: Sequence[int]
     named: Sequence[bytes] = ()
+    writing: Writing | None = None
 
 
 def group_copies(group: int, part: Part, blocks: Sequence[int]) -> GroupCopies:
@@ -59,7 +61,7 @@ class Transfer:
     Args:
         space, generation: where its blocks belong.
         fingerprint: hash of the request, to recognise a retry.
-        plan: what the device was asked for.
+        plan: what a retry of the call is answered.
         deadline: when it is overdue.
         began_at: when it was accepted.
     """

@@ -260,6 +260,10 @@ class TransferPlan:
     statuses: str = ""
     repeated: bool = False
 
+    def repetition(self) -> "TransferPlan":
+        """What a retry of the call is answered."""
+        return TransferPlan(self.session, self.transfer, self.kind, (), self.statuses, True)
+
 
 @dataclass(frozen=True, slots=True)
 class BlockFailure:
