@@ -8,7 +8,7 @@ from engines.driving import LARGE, PROMPT, full_keys, step_until, stored_keys
 from engines.engine import SimulatedEngine
 from engines.request import Stage
 from kvstow.client import Generation
-from kvstow.client.engines.offload.epochs import FIRST_GENERATION
+from kvstow.client.vigil import FIRST_GENERATION
 
 
 def unheard_restart(engine: SimulatedEngine) -> None:

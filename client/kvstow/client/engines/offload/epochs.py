@@ -12,10 +12,8 @@ from collections import deque
 
 from kvstow.client.events import SessionEvent
 from kvstow.client.standing import Generation, Snapshot, Ticket
+from kvstow.client.vigil import FIRST_GENERATION
 from kvstow.v1 import cache_pb2
-
-FIRST_GENERATION = 1
-"""What a new space's generation is: nobody has reset it yet."""
 
 
 class HeardResets:
