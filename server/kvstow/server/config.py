@@ -178,7 +178,7 @@ class Config(BaseSettings):
     )
     max_keys: int = Field(8192, ge=1, le=1 << 20, description="Keys in one call.")
     max_transfers: int = Field(
-        4096,
+        1024,
         ge=1,
         le=1 << 20,
         description="Transfers of a session that are unfinished or whose report is unacknowledged.",

@@ -51,7 +51,7 @@ class Limits:
     """
 
     max_keys: int = 8192
-    max_transfers: int = 4096
+    max_transfers: int = 1024
     max_leases: int = 4096
     max_sessions: int = 64
     max_spaces: int = 64
