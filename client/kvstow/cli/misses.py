@@ -30,8 +30,8 @@ def misses(
 ) -> None:
     """List the keys at which the latest lookups ended, and why these were missing.
 
-    Of each lookup the daemon remembers the first key that was not there, and says what had become of it by then, also if
-    it was stored since. New prompts end at keys that were never offered; those that were evicted, dropped or refused
+    Of each lookup the daemon remembers the first key that was missing, and why it was missing at that time, even if it
+    has been stored since. New prompts end at keys that were never offered; those that were evicted, dropped or refused
     could have been hits.
     """
     with connected() as client:
