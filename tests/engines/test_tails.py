@@ -1,5 +1,7 @@
 """Whatever the pool has lost of a prefix, it has lost from its end: before the daemon's own books and policies."""
 
+import gc
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from itertools import takewhile
@@ -21,7 +23,7 @@ from engines.driving import (
 )
 from engines.engine import SimulatedEngine
 from engines.evicting import EvictingSession
-from engines.request import Stage
+from engines.request import Request, Stage
 from kvstow.client.engines.offload.collector import PATIENCE_S
 from kvstow.server.core.policy import POLICY_NAMES
 
@@ -86,6 +88,23 @@ def test_a_prompt_that_is_given_up_while_its_end_waits_to_be_sent(
     assert leading_count(engine, request.tokens) == 4
     fill(engine, SLOT_COUNT - 2)
     assert leading_count(engine, request.tokens) == 2
+
+
+def computed(engine: SimulatedEngine) -> Request:
+    """A request whose prompt is computed, and not all of it stored."""
+    request = engine.add(PROMPT, 20, False)
+    step_until(engine, lambda: request.num_computed_tokens >= len(PROMPT))
+    return request
+
+
+def test_a_request_that_is_over_is_not_kept_until_its_blocks_are_offered() -> None:
+    engine = SimulatedEngine(LARGE)
+    kept = weakref.ref(computed(engine))
+    engine.abort(engine.requests.popitem()[1])
+    gc.collect()
+    assert kept() is None
+    assert stored_keys(engine) < full_keys(PROMPT, len(PROMPT)), "nothing is left to be offered"
+    step_until(engine, lambda: stored_keys(engine) == full_keys(PROMPT, len(PROMPT)))
 
 
 def test_lazily_too_the_end_of_a_prompt_is_evicted_before_its_beginning(

@@ -171,8 +171,19 @@ class Collector:
     def _offers(
         self, tracked: Tracked, group: int, start: int, table: Sequence[int]
     ) -> Iterator[Offer]:
+        """Keeps of the request its hashes alone: a piece may wait long, and requests hold prompts and images."""
+        return self._named(tracked.request.block_hashes, tracked.declined, group, start, table)
+
+    def _named(
+        self,
+        hashes: Sequence[bytes],
+        declined: set[bytes],
+        group: int,
+        start: int,
+        table: Sequence[int],
+    ) -> Iterator[Offer]:
         shape = self._engine.shape
-        keys = shape.keys(tracked.request.block_hashes, group, start, start + len(table))
+        keys = shape.keys(hashes, group, start, start + len(table))
         for key, block in zip(keys, table, strict=True):
             if block != shape.null_block:
-                yield Offer(group, key, block, tracked.declined)
+                yield Offer(group, key, block, declined)
