@@ -168,7 +168,7 @@ class OpenEngine(Engine):
     """An engine in this process, whose inside a test may look at.
 
     Attributes:
-        scheduler: vLLM's.
+        core, scheduler: vLLM's.
         scheduled: how many tokens each step computed; steps that computed none are left out.
         preempted_count: how often a request lost its blocks.
     """
@@ -177,8 +177,8 @@ class OpenEngine(Engine):
         self, model: Path, transfer: KVTransferConfig | None = None, **arguments: object
     ) -> None:
         super().__init__(model, transfer, **arguments)
-        self._core = self.llm.engine_core.engine_core
-        self.scheduler = self._core.scheduler
+        self.core = self.llm.engine_core.engine_core
+        self.scheduler = self.core.scheduler
         self.scheduled: list[int] = []
         self.preempted_count = 0
         self._watch_schedule()
@@ -217,7 +217,7 @@ class OpenEngine(Engine):
         """KV of a running request's full blocks, [layer, block, ...]; of one group."""
         (blocks,) = self.scheduler.kv_cache_manager.get_block_ids(name)
         full = blocks[: self.computed_count(name) // BLOCK_TOKENS]
-        layers = self._core.model_executor.driver_worker.worker.model_runner.kv_caches
+        layers = self.core.model_executor.driver_worker.worker.model_runner.kv_caches
         return torch.stack([layer[full] for layer in layers])
 
     def _watch_schedule(self) -> None:

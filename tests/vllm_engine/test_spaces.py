@@ -1,11 +1,18 @@
 """Who shares: engines that would compute the same bytes for the same tokens, and no others."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from unittest.mock import patch
+
 import pytest
 from vllm.lora.request import LoRARequest
+from vllm.multimodal.inputs import MultiModalFeatureSpec, PlaceholderRange
+from vllm.v1.core.kv_cache_utils import BlockHash
+from vllm.v1.request import Request
 
 from support.kvstowd import Kvstowd
 from vllm_engine.books import Books
-from vllm_engine.engine import PATIENT, Answer, connector, prompt, running_engine
+from vllm_engine.engine import PATIENT, Answer, OpenEngine, connector, prompt, running_engine
 from vllm_engine.tiny import BLOCK_TOKENS, tiny_adapter, tiny_llama, tiny_windowed
 
 PROMPT = prompt(1, 300)
@@ -56,6 +63,50 @@ def test_adapters_do_not_share(daemon: Kvstowd, books: Books) -> None:
     assert [answer.cached_count for answer in warm] == [CACHED] * len(adapters)
     assert [answer.tokens for answer in warm] == [answer.tokens for answer in cold]
     assert len({answer.tokens for answer in cold}) == len(adapters)
+
+
+@contextmanager
+def hashed_with(engine: OpenEngine, images: Sequence[tuple[str, int]]) -> Iterator[None]:
+    """Let vLLM hash blocks as those of requests with images, by name and first token of each.
+
+    The model computes the tokens alone: it has no eyes, and what it would see makes no other difference here.
+    """
+    features = [
+        MultiModalFeatureSpec(None, "image", name, PlaceholderRange(offset, length=40))
+        for name, offset in images
+    ]
+    hasher = engine.core.request_block_hasher
+
+    def hashed(request: Request) -> list[BlockHash]:
+        with patch.object(request, "mm_features", features):
+            found: list[BlockHash] = hasher(request)
+        return found
+
+    with patch.object(engine.core, "request_block_hasher", hashed):
+        yield
+
+
+def test_images_do_not_share(daemon: Kvstowd, books: Books) -> None:
+    """Up to where they begin, prompts do."""
+    begin = 3 * BLOCK_TOKENS + 4
+    options = connector(daemon.target, tenant="images", **PATIENT)
+    with running_engine(tiny_llama(), options) as engine:
+
+        def ask(*images: tuple[str, int]) -> int:
+            engine.forget()
+            books.wait_quiet()
+            with hashed_with(engine, images):
+                return engine.run(PROMPT)[0].cached_count
+
+        seen = [(), (("cat", begin),), (("dog", begin),), (("cat", begin + 1),)]
+        assert [ask(*images) for images in seen] == [0, *[3 * BLOCK_TOKENS] * 3]
+        assert [ask(*images) for images in seen] == [CACHED] * len(seen)
+        assert (
+            ask(("cat", begin), ("dog", begin + 100))
+            == (begin + 100) // BLOCK_TOKENS * BLOCK_TOKENS
+        )
+        engine.settle()
+    books.wait_quiet()
 
 
 def test_models_do_not_share(daemon: Kvstowd, books: Books) -> None:
