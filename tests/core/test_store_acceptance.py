@@ -36,7 +36,7 @@ class StoreHistory(RuleBasedStateMachine):
     def begin(self, slot_count: int, policy: str) -> None:
         self.slot_count, self.policy = slot_count, policy
         self.engine = Engine(make_ledger(slot_count, policy=named_policy(policy)))
-        self.stores: list[tuple[TransferPlan, list[int]]] = []
+        self.stores: list[tuple[TransferPlan, list[int], list[int]]] = []
         self.loads: list[tuple[TransferPlan, list[int]]] = []
         self.leases: list[tuple[LeaseId, list[int]]] = []
         self.strangers = count(100)
@@ -75,23 +75,25 @@ class StoreHistory(RuleBasedStateMachine):
         plan = self.engine.begin_store(offered)
         assert plan.statuses == "".join(status.value for status in expected)
         if plan.copies:
-            self.stores.append((plan, new[:room]))
+            self.stores.append((plan, new[:room], offered))
 
     @precondition(lambda self: self.stores)
     @rule(data=st.data(), good=st.booleans())
     def end_store(self, data: st.DataObject, good: bool) -> None:
-        plan, keys = self.stores.pop(data.draw(st.integers(0, len(self.stores) - 1)))
+        plan, keys, offered = self.stores.pop(data.draw(st.integers(0, len(self.stores) - 1)))
         failed = () if good else plan.copies[0].positions
         self.engine.finish(plan, *failed)
         state = KeyState.READY if good else KeyState.ABSENT
         assert {self.states()[each] for each in keys} == {state}
         if good and self.policy == "lru":
-            self.newly_stored_is_not_the_next_victim(set(keys))
+            self.newly_stored_is_not_the_next_victim(set(keys), set(offered))
 
-    def newly_stored_is_not_the_next_victim(self, keys: set[int]) -> None:
-        """Not so under arc: if all others are in use again and again, the newest block is the one that may go."""
-        evictable = self.evictable()
-        if self.free or not evictable - keys:
+    def newly_stored_is_not_the_next_victim(self, keys: set[int], offered: set[int]) -> None:
+        """While there are others than were offered with it: among those the head is warmer than a tail that is new.
+
+        Not so under arc: if all others are in use again and again, the newest block is the one that may go.
+        """
+        if self.free or not self.evictable() - offered:
             return
         stranger = self.engine.begin_store([next(self.strangers)])
         assert stranger.statuses == StoreStatus.ACCEPTED.value
@@ -132,7 +134,8 @@ class StoreHistory(RuleBasedStateMachine):
     @rule()
     def reset(self) -> None:
         self.engine.reset()
-        for plan, _ in [*self.stores, *self.loads]:
+        stores, loads = [plan for plan, _, _ in self.stores], [plan for plan, _ in self.loads]
+        for plan in stores + loads:
             assert self.engine.finish(plan) is None
         self.stores, self.loads, self.leases = [], [], []
         assert self.free == self.slot_count
