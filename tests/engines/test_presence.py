@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from engines.daemon import SimulatedSession
+from engines.driving import LARGE, PROMPT, run
+from engines.engine import SimulatedEngine
 from engines.memory import Memory
 from kvstow.client import Ticket
 from kvstow.client.engines.offload.presence import PATIENCE_S, Presence
@@ -42,3 +44,18 @@ def test_they_are_worth_waiting_for_after_each_opening() -> None:
         session.die()
         assert not presence.worth_waiting(), "it is not open"
         session.come_back()
+
+
+def test_what_was_found_is_given_back_where_ranks_do_not_attach() -> None:
+    """For some time it is held for a request that waits; then it is not, even if that cannot be admitted yet."""
+    engine = SimulatedEngine(LARGE)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    engine.session.ticket = Ticket("boot 1", 2)
+    engine.session.faults.slow = True
+    request = engine.add(PROMPT, 0, False)
+    assert engine.half.find(request, 0) is None
+    assert engine.session.leases
+    engine.now += PATIENCE_S
+    assert engine.half.find(request, 0) == 0
+    assert not engine.session.leases
