@@ -1,6 +1,8 @@
 """What one call may name and one step may cost: much is done in pieces, and nothing is left out."""
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -18,7 +20,7 @@ from engines.driving import (
 )
 from engines.engine import SimulatedEngine
 from engines.request import Request, Stage
-from kvstow.client import Refused, TransferState
+from kvstow.client import Hits, Refused, TransferState
 from kvstow.client.engines.offload import collector, stores
 from kvstow.client.engines.offload.blocks import EngineBlocks
 from kvstow.client.engines.offload.finder import MOST_LOOKUPS, PROMISE_S
@@ -49,6 +51,25 @@ def test_a_prompt_with_more_keys_than_a_call_may_name_is_found_and_loaded(
     assert [len(copy.items) for copy in engine.session.copies] == [2, 2, 1]
     step_until(engine, lambda: again.stage is Stage.OVER)
     assert engine.half.take_counts()["loaded_blocks"] == 5
+
+
+def test_pieces_of_two_generations_are_not_joined(engine: SimulatedEngine) -> None:
+    """Another engine resets the space between two lookups of a prompt, and stores its blocks anew."""
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    again, lookup = engine.add(PROMPT, 0, False), engine.session.lookup
+
+    def looked_up(request: str, *what: Any, **how: Any) -> Hits:
+        hits = lookup(request, *what, **how)
+        if len(engine.session.lookups) > asked + 1:
+            newer = replace(hits.generation, number=hits.generation.number + 1)
+            hits = replace(hits, generation=newer)
+        return hits
+
+    asked = len(engine.session.lookups)
+    with patch.object(engine.session, "lookup", looked_up):
+        assert engine.half.find(again, 0) == FEW_KEYS * LARGE.hash_tokens
+    assert list(engine.session.leases) == [again.request_id]
 
 
 def test_nothing_is_held_of_what_lies_behind_a_gap(engine: SimulatedEngine) -> None:
