@@ -117,6 +117,10 @@ def test_twenty_engines_and_a_hundred_resets(machine: Machine) -> None:
             before = world.ended.total()
             wait_for(lambda: world.ended.total() > before + 2, "work in this generation")  # noqa: B023
             reset_and_look(world, probe)
+        done = ("store done", "load done")
+        wait_for(
+            lambda: all(world.ended[each] for each in done), "stores and loads that no reset ends"
+        )
         world.over.set()
         for worker in workers:
             worker.join(60)
