@@ -29,7 +29,8 @@ from .types import (
 class TableView:
     """Slots of one size, by state; the states add up to `slots`.
 
-    `held` are also those that an ended store is still to give back. `zeroing` are those that are being zeroed, and free ones that wait for it; stores may take the latter.
+    `held` are also those that an ended store is still to give back. `zeroing` are those that are being zeroed, and free ones
+    that wait for it; stores may take the latter.
     """
 
     slot_bytes: int

@@ -7,7 +7,8 @@ POOL = Family(
     Kind.GAUGE,
     "bytes",
     "Bytes of the host pool; the states add up to its size. `free`: slots without a block; `ready`: with a block that "
-    "may be evicted; `held`: with one that a lease or a running load reads, or still to be given back by a lease or transfer that has just ended; `writing`: under a store; `quarantined`: under "
+    "may be evicted; `held`: with one that a lease or a running load reads, or still to be given back by a lease or transfer "
+    "that has just ended; `writing`: under a store; `quarantined`: under "
     "the copy of an abandoned store, until that has ended; `zeroing`: free slots that are being zeroed for `zero_freed`, or "
     "wait for it, of which stores may take the latter; `unassigned`: extents that serve no slot size yet; `unusable`: left "
     "over at the ends of extents.",
