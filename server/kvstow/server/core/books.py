@@ -16,8 +16,8 @@ from .events import Event, ResetDrained, TransferEnded
 from .loose import Loose
 from .pool import HostPool
 from .sessions import Session
-from .spaces import Space
-from .transfers import Lease, Transfer
+from .spaces import Accounts, Space
+from .transfers import Lease, StorePart, Transfer
 from .types import (
     BlockFailure,
     DropReason,
@@ -127,6 +127,8 @@ class Books:
     serials: Serials
     spaces: dict[SpaceId, Space] = field(default_factory=dict)
     space_ids: dict[Identity, SpaceId] = field(default_factory=dict)
+    accounts: Accounts = field(default_factory=Accounts)
+    """What spaces had counted that are gone."""
     sessions: dict[SessionId, Session] = field(default_factory=dict)
     transfers: dict[tuple[SessionId, TransferId], Transfer] = field(default_factory=dict)
     leases: dict[LeaseId, Lease] = field(default_factory=dict)
@@ -177,6 +179,9 @@ class Books:
         """Take a space out that has no session and no block any more."""
         for index in space.indexes:
             index.retired = True  # slots of its last stores may still be loose
+        for each in self.spaces.values():
+            self.accounts.open(each.identity)
+        self.accounts.add(space.identity, space.counted())
         del self.spaces[space.id]
         del self.space_ids[space.identity]
         tables = (table for left in self.spaces.values() for table in left.tables)
@@ -227,12 +232,12 @@ class Books:
         if transfer.abandoned:
             return
         transfer.abandoned = True
-        if transfer.kind is TransferKind.STORE:
-            for part in transfer.parts:
-                self.pool.history.add(part.index.serial, Fate.STORE_ABANDONED, part.keys, now)
-                if part.writing is not None:
-                    part.index.void(part.writing)
-                self.spaces[transfer.space].counters.unstored["ABANDONED"] += len(part.keys)
+        for part in transfer.parts:
+            if isinstance(part, StorePart):
+                serial, keys = part.index.serial, part.keys
+                voided = self.pool.history.batch(serial, Fate.STORE_ABANDONED, keys, now)
+                part.index.writing.void(part.writing, voided)
+                self.spaces[transfer.space].counters.unstored["ABANDONED"] += len(keys)
         if transfer.state is TransferState.QUEUED:
             self.release_slots(transfer, now)
             self.end_transfer(transfer, TransferState.ABANDONED, (), now)
@@ -240,8 +245,11 @@ class Books:
     def release_slots(self, transfer: Transfer, now: float) -> None:
         """A transfer gives up its slots without a result: they come loose."""
         for part in transfer.parts:
-            keys = () if part.writing is None else part.keys
-            part.table.loosen(part.index, Loose(part.slots, now, part.writing, keys))
+            if isinstance(part, StorePart):
+                loose = Loose(part.slots, now, part.writing, part.keys)
+            else:
+                loose = Loose(part.slots, now)
+            part.table.loosen(part.index, loose)
 
     def tighten(self, now: float) -> None:
         """Give back the slots that came loose, as far as one call may; the rest is swept, and soon."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from .books import Books, Counters
 from .pool import Evictions
 from .slots import SlotTable
-from .spaces import Space, SpaceCounters
+from .spaces import Accounts, Space, SpaceCounters
 from .transfers import Lease, Part
 from .types import (
     Identity,
@@ -106,13 +106,17 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything at one moment; `counters` and `evictions` are copies."""
+    """Everything at one moment; `accounts`, `counters` and `evictions` are copies.
+
+    `spaces` are in the order in which they were made; on `accounts` is what those had counted that are gone.
+    """
 
     extent_bytes: int
     extents: int
     unused_extents: int
     tables: tuple[TableView, ...]
     spaces: tuple[SpaceView, ...]
+    accounts: Accounts
     sessions: tuple[SessionView, ...]
     transfers: tuple[TransferView, ...]
     leases: tuple[LeaseView, ...]
@@ -169,6 +173,7 @@ def capture(books: Books, *, now: float) -> Capture:
         unused_extents=books.pool.unused_count,
         tables=tuple(_table(books, table) for table in books.pool.tables.values()),
         spaces=tuple(_space(space) for space in books.spaces.values()),
+        accounts=books.accounts.copied(),
         sessions=_sessions(books, now),
         transfers=(),
         leases=(),
@@ -226,8 +231,6 @@ def _told_apart(table: TableView, filled: Counter[tuple[int, bool]]) -> TableVie
 
 
 def _space(space: Space) -> SpaceView:
-    counters = space.counters.copied()
-    counters.evicted_blocks = space.evicted_count
     return SpaceView(
         id=space.id,
         identity=space.identity,
@@ -236,7 +239,7 @@ def _space(space: Space) -> SpaceView:
         ready_blocks=space.ready_count,
         writing_blocks=space.writing_count,
         draining=tuple(space.draining),
-        counters=counters,
+        counters=space.counted(),
     )
 
 

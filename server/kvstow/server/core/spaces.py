@@ -2,11 +2,14 @@
 
 A reset raises the generation by giving the space new, empty indexes. The old ones are handed to their slot tables, which
 take the slots back little by little; whatever still runs on them is counted here until it has ended.
+
+What a space has counted outlives it, on the account of its tenant and model.
 """
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import TypeAlias
 
 from .history import Ended
 from .index import BlockIndex
@@ -15,6 +18,15 @@ from .types import DropReason, Identity, SpaceId
 
 ENDED_LIMIT = 64
 """Ended generations that are remembered, to explain what became of keys."""
+
+ACCOUNT_LIMIT = 64
+"""Accounts that belong to one tenant and model."""
+
+Account: TypeAlias = tuple[str, str]
+"""Tenant and model, which outlive weights versions."""
+
+OTHERS: Account = ("other", "other")
+"""The account that is shared by all who come after the first ACCOUNT_LIMIT."""
 
 
 @dataclass(slots=True)
@@ -42,6 +54,13 @@ class SpaceCounters:
             offered=self.offered.copy(),
             unstored=self.unstored.copy(),
             dropped=self.dropped.copy(),
+        )
+
+    def __add__(self, other: "SpaceCounters") -> "SpaceCounters":
+        """What both have counted together."""
+        names = [each.name for each in fields(self)]
+        return SpaceCounters(
+            **{name: getattr(self, name) + getattr(other, name) for name in names}
         )
 
     @property
@@ -83,12 +102,16 @@ class Space:
     @property
     def writing_count(self) -> int:
         """Blocks that are WRITING."""
-        return sum(index.writing_count for index in self.indexes)
+        return sum(index.writing.count for index in self.indexes)
 
     @property
     def evicted_count(self) -> int:
         """Blocks that left by policy, over all generations."""
         return self.counters.evicted_blocks + sum(index.evicted_count for index in self.indexes)
+
+    def counted(self) -> SpaceCounters:
+        """What happened so far, the evictions of this generation included; a copy."""
+        return replace(self.counters.copied(), evicted_blocks=self.evicted_count)
 
     def transfer_ended(self, generation: int) -> list[int]:
         """A transfer that began in `generation` is over; returns the resets that have drained with it."""
@@ -104,3 +127,32 @@ class Space:
         done = [generation for generation in self.draining if generation <= oldest]
         self.draining = self.draining[len(done) :]
         return done
+
+
+@dataclass(slots=True)
+class Accounts:
+    """What spaces have counted together, by account: exact, and bounded however many spaces there ever were.
+
+    What is on an account only rises, so no tenant and model may come to another one later: whoever opens accounts names
+    spaces in the order in which they were made.
+    """
+
+    sums: dict[Account, SpaceCounters] = field(default_factory=dict)
+
+    def open(self, identity: Identity) -> Account:
+        """The account of a space."""
+        account = (identity.tenant, identity.model)
+        if account not in self.sums and len(self.sums) >= ACCOUNT_LIMIT:
+            account = OTHERS
+        self.sums.setdefault(account, SpaceCounters())
+        return account
+
+    def add(self, identity: Identity, counters: SpaceCounters) -> Account:
+        """Put on its account what a space has counted; returns which that is."""
+        account = self.open(identity)
+        self.sums[account] += counters
+        return account
+
+    def copied(self) -> "Accounts":
+        """A copy, which does not change when this does."""
+        return Accounts(self.sums.copy())
