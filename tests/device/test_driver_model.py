@@ -1,4 +1,7 @@
-"""The model of the CUDA driver finds what CUDA leaves undefined: each of its rules, broken."""
+"""The model of the CUDA driver finds what CUDA leaves undefined: each of its rules, broken.
+
+Who may call at all: `test_driver_calls`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -79,6 +82,33 @@ def close_twice(scene: Scene) -> None:
     scene.driver.close_memory(scene.address)
 
 
+def copy_after_unmapping(scene: Scene) -> None:
+    scene.driver.close_memory(scene.address)
+    scene.copy()
+
+
+def copy_after_unlocking(scene: Scene) -> None:
+    scene.driver.unlock_pages(scene.host)
+    scene.copy()
+
+
+def copy_on_a_destroyed_stream(scene: Scene) -> None:
+    scene.driver.destroy_stream(scene.stream)
+    scene.copy()
+
+
+def unmap_on_another_gpu(scene: Scene) -> None:
+    scene.driver.use(1)
+    scene.driver.close_memory(scene.address)
+
+
+def record_on_the_stream_of_another_gpu(scene: Scene) -> None:
+    scene.driver.use(1)
+    stream = scene.driver.create_stream()
+    scene.driver.use(0)
+    scene.driver.record_event(scene.event, stream)
+
+
 def use_a_destroyed_event(scene: Scene) -> None:
     scene.driver.destroy_event(scene.event)
     scene.driver.record_event(scene.event, scene.stream)
@@ -88,11 +118,6 @@ def ask_for_an_event_its_owner_destroyed(scene: Scene) -> None:
     scene.engine.record(scene.exported, scene.engine.stream())
     scene.exported.destroyed = True
     scene.driver.event_reached(scene.opened)
-
-
-def under_the_lock(scene: Scene) -> None:
-    scene.driver.holds_lock = lambda: True
-    scene.driver.create_event()
 
 
 def run_kernel(
@@ -168,6 +193,9 @@ BROKEN: dict[str, Callable[[Scene], None]] = {
     "outside what is page-locked": lambda scene: scene.copy(host=SIZE - 63),
     "mapped twice": lambda s: (s.driver.open_memory(s.allocation.handle), None)[1],
     "unmapped twice": close_twice,
+    "copied after it was unmapped": copy_after_unmapping,
+    "copied after it was unlocked": copy_after_unlocking,
+    "stream that was destroyed": copy_on_a_destroyed_stream,
     "unmapped in flight": copied_then(lambda scene: scene.driver.close_memory(scene.address)),
     "unlocked in flight": copied_then(lambda scene: scene.driver.unlock_pages(scene.host)),
     "stream destroyed in flight": copied_then(lambda s: s.driver.destroy_stream(s.stream)),
@@ -176,8 +204,10 @@ BROKEN: dict[str, Callable[[Scene], None]] = {
     "never recorded, asked": lambda s: (s.driver.event_reached(s.opened), None)[1],
     "destroyed event": use_a_destroyed_event,
     "event destroyed by its owner": ask_for_an_event_its_owner_destroyed,
-    "under the lock": under_the_lock,
     "mapped on another GPU": map_on_another_gpu,
+    "unmapped on another GPU": unmap_on_another_gpu,
+    "recorded on a stream of another GPU": record_on_the_stream_of_another_gpu,
+    "context given up with things in it": lambda scene: scene.driver.release(0),
     "memory of another GPU": copy_from_another_gpu,
     "stream of another GPU": copy_on_the_stream_of_another_gpu,
     "rows that overlap": copy_rows_that_overlap,
@@ -208,14 +238,6 @@ def test_a_broken_rule_is_found(scene: Scene, name: str) -> None:
     if name != "freed while mapped":  # the engine's mistake, not the daemon's
         with pytest.raises(AssertionError):
             scene.driver.check()
-
-
-def test_a_call_needs_a_current_gpu_and_a_thread_of_the_device() -> None:
-    world = World()
-    with pytest.raises(ModelError, match="no GPU is current"):
-        DriverModel(world, any_thread=True).create_stream()
-    with pytest.raises(ModelError, match="was called by thread"):
-        DriverModel(world).use(0)
 
 
 def test_memory_of_the_own_process_cannot_be_opened(scene: Scene) -> None:

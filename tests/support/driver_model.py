@@ -4,7 +4,8 @@ Each of these raises a `ModelError` and is remembered, so that a test fails even
 a call without a current GPU in its thread; a call by a thread that is none of the device's own, or that holds the daemon's
 lock; a copy outside an open mapping or, where the pool is to be page-locked, outside one page-locked piece; memory that is
 unmapped or unlocked while a copy is queued that touches it; an allocation that is mapped twice; an event that was never
-recorded or is destroyed; a stream destroyed with work on it.
+recorded or is destroyed; a stream destroyed with work on it; a stream, an event or memory of another GPU than the current
+one; a context given up with something in it.
 
 A call can be told to fail or to hang.
 """
@@ -60,8 +61,11 @@ class DriverModel(Kernels):
     def release(self, gpu: int) -> None:
         self.begin("release", needs_gpu=False)
         self.take(-1 - gpu, GpuInfo)
+        if left := self.in_context(gpu):
+            self.wrong(f"a context was given up with {left} in it")
 
     def takes_batches(self, gpu: int) -> bool:
+        self.begin("takes_batches", needs_gpu=False)
         return self._batched
 
     def open_memory(self, handle: bytes) -> int:
@@ -84,6 +88,8 @@ class DriverModel(Kernels):
         self.begin("close_memory")
         with self.world.changed:
             mapped = self.take(address, Mapped)
+            if mapped.allocation.gpu != self.current:
+                self.wrong("memory of one GPU was unmapped on another")
             if self.world.touched(mapped):
                 self.wrong("memory was unmapped while a copy was to touch it")
             mapped.allocation.mapped_count -= 1
@@ -168,7 +174,10 @@ class DriverModel(Kernels):
 
     def record_event(self, event: int, stream: int) -> None:
         self.begin("record_event")
-        self.world.record(self.find(event, Event), self.find(stream, Stream))
+        found, on = self.find(event, Event), self.find(stream, Stream)
+        if not found.gpu == on.gpu == self.current:
+            self.wrong("the event, its stream and the thread are not of one GPU")
+        self.world.record(found, on)
 
     def wait_event(self, event: int) -> None:
         self.begin("wait_event")

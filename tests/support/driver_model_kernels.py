@@ -32,6 +32,7 @@ class Kernels(Rules):
         self.reaches = True
 
     def reaches_locked_memory(self, gpu: int) -> bool:
+        self.begin("reaches_locked_memory", needs_gpu=False)
         return self.reaches
 
     def load_kernel(self) -> int:

@@ -132,6 +132,13 @@ class Rules:
         """Numbers of the GPUs that have a context."""
         return [info.number for info in self.all(GpuInfo)]
 
+    def in_context(self, gpu: int) -> list[Thing]:
+        """What goes with the context of a GPU; what is page-locked is of all contexts."""
+        made: list[Stream | Event | Kernel] = [*self.all(Stream), *self.all(Event)]
+        made += self.all(Kernel)
+        mapped = [one for one in self.all(Mapped) if one.allocation.gpu == gpu]
+        return [*(one for one in made if one.gpu == gpu), *mapped]
+
     def mapped(self) -> list[Allocation]:
         """What is mapped."""
         return [mapped.allocation for mapped in self.all(Mapped)]
