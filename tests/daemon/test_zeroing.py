@@ -187,6 +187,34 @@ def test_a_store_whose_slots_cannot_be_zeroed_behind_its_blocks_fails(machine: M
         engine.store(KEYS, BLOCKS)
 
 
+def test_a_store_fails_whole_though_the_rank_that_begins_copies_only_some_of_it(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was zeroed behind the blocks that rank 0 alone copies either."""
+
+    def zero(_pieces: Iterable[range]) -> None:
+        if threading.current_thread().name != "zeroing":
+            raise MemoryError
+
+    mixed = Layout("float32", 16, 2, "", (Group((500,), replicated=True), Group((256,))))
+    with running_daemon(machine=machine, layout=mixed, zero_freed="*", zero=zero, bugs=1) as rig:
+        engine, submit, later = (
+            Engine(rig.daemon, rig.place, identity(mixed)),
+            rig.faults.submit,
+            [],
+        )
+        monkeypatch.setattr(
+            rig.faults, "submit", lambda copy: (submit if copy.rank else later.append)(copy)
+        )
+        store = engine.begin_store_groups({0: (KEYS[:2], [0, 1]), 1: (KEYS[:2], [0, 1])})
+        name = (engine.session, store.transfer)
+        wait_for(lambda: rig.daemon.unfinished_ranks([name]) == [[0]], "the failure of rank 1")
+        submit(*later)
+        failed = engine.ended(store.transfer)
+        assert {failure.position for failure in failed.failures} == {0, 1, 2, 3}
+        assert engine.hits(KEYS[:2]).hit_count == 0
+
+
 @pytest.mark.parametrize("zeroed", ["secret", ""])
 def test_nothing_is_left_in_an_extent_that_passes_to_larger_slots(zeroed: str) -> None:
     """Neither in slots that nobody has taken nor behind the last one."""

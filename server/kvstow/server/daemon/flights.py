@@ -9,6 +9,7 @@ Replicated groups are stored from rank 0's memory alone and loaded to all ranks.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import structlog
 
@@ -178,18 +179,21 @@ class Flight:
         self.crew.meters.copied(_DIRECTIONS[self.plan.kind], copied_bytes, seconds)
         fenced_store = self.fence is not None and self.plan.kind is TransferKind.STORE
         if fenced_store and self.attachments[rank].is_ending():
-            failures = self._all(rank, "the engine ended, perhaps before it had written the block")
-        self._land(rank, failures, copied_bytes)
-
-    def _give_up(self, rank: int, error: Exception) -> None:
-        """The copy of one rank cannot begin, by a mistake of our own."""
-        self.crew.health.report("begin of a copy", error)
-        self._land(rank, self._all(rank, f"internal error: {type(error).__name__}"))
-
-    def _land(self, rank: int, failures: Failures, copied_bytes: int = 0) -> None:
-        """The copy of one rank has ended, or never will begin."""
+            reason = "the engine ended, perhaps before it had written the block"
+            failures = [(block, reason) for block in range(len(self._positions(rank)))]
         positions = self._positions(rank) if failures else ()
         failed = [BlockFailure(positions[block], rank, reason) for block, reason in failures]
+        self._land(rank, failed, copied_bytes)
+
+    def _give_up(self, rank: int, error: Exception) -> None:
+        """The copy of one rank cannot begin, by a mistake of our own; no other rank's is of use then."""
+        self.crew.health.report("begin of a copy", error)
+        reason = f"internal error: {type(error).__name__}"
+        positions = chain.from_iterable(copies.positions for copies in self.plan.copies)
+        self._land(rank, [BlockFailure(position, rank, reason) for position in positions])
+
+    def _land(self, rank: int, failed: Sequence[BlockFailure], copied_bytes: int = 0) -> None:
+        """The copy of one rank has ended, or never will begin."""
         try:
             state = self._settle(rank, failed, copied_bytes)
         except BooksError:  # the guard has reported it; the device's thread has others to serve
@@ -237,10 +241,6 @@ class Flight:
         for copies in self.plan.copies:
             if not (store and rank and self.layout.groups[copies.group].replicated):
                 yield copies
-
-    def _all(self, rank: int, reason: str) -> list[tuple[int, str]]:
-        """All blocks of a rank's copy have failed."""
-        return [(block, reason) for block in range(len(self._positions(rank)))]
 
     def _positions(self, rank: int) -> list[int]:
         """Positions in the request of the blocks of a rank's copy, in the order of its spans."""
