@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from kvstow.server.core.types import Group, Layout, TransferState
-from kvstow.server.device.base import Direction
+from kvstow.server.device.base import Copy, Direction
 from kvstow.server.device.faults import Fail, FaultRule
 from support.daemons import Rig, running_daemon
 from support.engine import Engine, identity, keys
