@@ -198,11 +198,8 @@ def test_a_store_fails_whole_though_the_rank_that_begins_copies_only_some_of_it(
 
     mixed = Layout("float32", 16, 2, "", (Group((500,), replicated=True), Group((256,))))
     with running_daemon(machine=machine, layout=mixed, zero_freed="*", zero=zero, bugs=1) as rig:
-        engine, submit, later = (
-            Engine(rig.daemon, rig.place, identity(mixed)),
-            rig.faults.submit,
-            [],
-        )
+        engine = Engine(rig.daemon, rig.place, identity(mixed))
+        submit, later = rig.faults.submit, list[Copy]()
         monkeypatch.setattr(
             rig.faults, "submit", lambda copy: (submit if copy.rank else later.append)(copy)
         )
