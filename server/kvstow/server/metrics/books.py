@@ -17,7 +17,7 @@ from kvstow.server.device.base import DeviceHealth, Direction
 from .families import blocks, pool, service, sessions, transfers
 from .family import Family
 from .labels import BoundedLabels
-from .spaces import SpaceSums
+from .spaces import by_account
 
 _REASONS = sorted(
     kind.reason for kind in Refusal.__subclasses__() if kind.__module__ == Refusal.__module__
@@ -31,9 +31,7 @@ _SLOT_SIZES = 64
 
 
 class Books(Collector):
-    """What is read of a daemon.
-
-    Scrapes are answered one after the other, each with a snapshot of its own: the sums over spaces need them in order.
+    """What is read of a daemon; each scrape reads a snapshot of its own.
 
     Args:
         daemon: what is read.
@@ -42,8 +40,7 @@ class Books(Collector):
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._lock = threading.Lock()
-        self._spaces = SpaceSums()
-        self._slot_sizes = BoundedLabels(1, _SLOT_SIZES)
+        self._slot_sizes = BoundedLabels(_SLOT_SIZES)
 
     def collect(self) -> Iterable[Metric]:
         """All families that are read, from one snapshot."""
@@ -51,23 +48,22 @@ class Books(Collector):
         yield service.BUILD_INFO.rows([((info.version, info.policy, info.copy_kernel), 1)])
         yield pool.PINNED.one(info.pinned)
         yield from _status(self._daemon.status())
-        with self._lock:
-            snapshot = self._daemon.snapshot()
-            spaces = list(self._spaces.collect(snapshot.spaces))
-            extents = self._extents(snapshot)
+        snapshot = self._daemon.snapshot()
         yield _pool(snapshot)
-        yield extents
-        yield from spaces
+        yield self._extents(snapshot)
+        yield from by_account(snapshot)
         yield from _blocks(snapshot)
         yield from _transfers(snapshot)
         yield from _sessions(snapshot)
         yield from _streams(snapshot)
 
     def _extents(self, snapshot: Snapshot) -> Metric:
-        sums = Counter(dict.fromkeys(self._slot_sizes.all(), 0))
-        for table in snapshot.tables:
-            sums[self._slot_sizes.of(str(table.slot_bytes))] += table.extents
-        return pool.EXTENTS.rows([(("none",), snapshot.unused_extents), *sums.items()])
+        with self._lock:
+            sums = Counter(dict.fromkeys(self._slot_sizes.all(), 0))
+            for table in snapshot.tables:
+                sums[self._slot_sizes.of(str(table.slot_bytes))] += table.extents
+        by_size = (((size,), extents) for size, extents in sums.items())
+        return pool.EXTENTS.rows([(("none",), snapshot.unused_extents), *by_size])
 
 
 def _status(status: Status) -> Iterator[Metric]:

@@ -1,7 +1,8 @@
-"""Label values that clients choose, kept to a bounded number.
+"""Label values that clients choose: short, and kept to a bounded number.
 
 A series lives as long as Prometheus keeps its data, so what counts is how many label values there ever were. The first
-ones get their own; those that come when the limit is reached share one. A restart begins anew.
+ones get their own; those that come when the limit is reached share one. A restart begins anew. Of tenants and models the
+books do that; see `core.spaces.Accounts`.
 """
 
 OTHER = "other"
@@ -10,26 +11,29 @@ OTHER = "other"
 _SHOWN_CHARACTERS = 120
 
 
+def shown(value: str) -> str:
+    """A value, cut to a readable length."""
+    return value[:_SHOWN_CHARACTERS]
+
+
 class BoundedLabels:
-    """Remembers the combinations of label values that it has let through; for one thread at a time.
+    """Remembers the values of a label that it has let through; for one thread at a time.
 
     Args:
-        width: values in one combination.
-        limit: combinations that get their own.
+        limit: values that get their own.
     """
 
-    def __init__(self, width: int, limit: int) -> None:
-        self._other = (OTHER,) * width
+    def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._known: dict[str, None] = {}
 
-    def of(self, *values: str) -> tuple[str, ...]:
-        """What these values are called: themselves, cut to a readable length, or OTHER."""
-        shown = tuple(value[:_SHOWN_CHARACTERS] for value in values)
-        if shown not in self._known and len(self._known) >= self._limit:
-            return self._other
-        return self._known.setdefault(shown, shown)
+    def of(self, value: str) -> str:
+        """What a value is called: itself, or OTHER."""
+        if value not in self._known and len(self._known) >= self._limit:
+            return OTHER
+        self._known[value] = None
+        return value
 
-    def all(self) -> list[tuple[str, ...]]:
-        """The combinations that were let through."""
+    def all(self) -> list[str]:
+        """The values that were let through."""
         return list(self._known)

@@ -1,71 +1,44 @@
 """What spaces count, summed by tenant and model.
 
-Spaces come and go, and a counter must never fall: what a space had counted when it was last seen stays in the sums of its
-tenant and model after it is gone.
+Spaces come and go, and a counter must never fall: the books keep on accounts what those had counted that are gone. So a
+snapshot has the whole sums, and nothing is remembered from one scrape to the next.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from prometheus_client.core import Metric
 
-from kvstow.server.core.snapshot import SpaceView
-from kvstow.server.core.types import SpaceId, StoreStatus, TransferState
+from kvstow.server.core.snapshot import Snapshot, SpaceView
+from kvstow.server.core.spaces import Account, SpaceCounters
+from kvstow.server.core.types import StoreStatus, TransferState
 
 from .families import blocks
 from .family import Family
-from .labels import BoundedLabels
+from .labels import shown
 
 _Counts: TypeAlias = Counter[tuple[Family, tuple[str, ...]]]
 """By family and the labels besides tenant and model."""
 
-_SHOWN = 64
-"""Combinations of tenant and model that get their own label values."""
+
+def by_account(snapshot: Snapshot) -> Iterator[Metric]:
+    """All families that are kept by tenant and model."""
+    accounts, gauges = snapshot.accounts.copied(), dict[Account, _Counts]()
+    for space in snapshot.spaces:
+        account = accounts.add(space.identity, space.counters)
+        gauges.setdefault(account, Counter()).update(_gauged(space))
+    sums: dict[tuple[str, ...], _Counts] = {}
+    for account, counters in accounts.sums.items():
+        # Names that differ behind the characters that are shown have series in common.
+        counts = sums.setdefault(tuple(map(shown, account)), Counter())
+        counts.update(_counted(counters))
+        counts.update(gauges.get(account, _NOTHING))
+    for family in (*COUNTED, *GAUGED):
+        yield family.rows(_rows(family, sums))
 
 
-class SpaceSums:
-    """Sums over spaces; for one thread at a time, which must show snapshots in the order in which they were taken."""
-
-    def __init__(self) -> None:
-        self._labels = BoundedLabels(2, _SHOWN)
-        self._living: dict[SpaceId, tuple[tuple[str, ...], _Counts]] = {}
-        self._gone: dict[tuple[str, ...], _Counts] = {}
-
-    def collect(self, spaces: Sequence[SpaceView]) -> Iterator[Metric]:
-        """All families that are kept by tenant and model."""
-        self._see(spaces)
-        totals = {labels: counts.copy() for labels, counts in self._gone.items()}
-        for labels, counts in self._living.values():
-            totals.setdefault(labels, Counter()).update(counts)
-        for family in COUNTED:
-            yield family.rows(_rows(family, totals))
-        gauges = self._gauges(spaces, totals)
-        for family in GAUGED:
-            yield family.rows(_rows(family, gauges))
-
-    def _see(self, spaces: Sequence[SpaceView]) -> None:
-        before, self._living = self._living, {}
-        for space in spaces:
-            labels = self._labels.of(space.identity.tenant, space.identity.model)
-            self._living[space.id] = (labels, _counted(space))
-        for gone in before.keys() - self._living.keys():
-            labels, counts = before[gone]
-            self._gone.setdefault(labels, Counter()).update(counts)
-
-    def _gauges(
-        self, spaces: Sequence[SpaceView], known: Iterable[tuple[str, ...]]
-    ) -> dict[tuple[str, ...], _Counts]:
-        """What is there now; zero for those of which nothing is left."""
-        sums: dict[tuple[str, ...], _Counts] = {labels: Counter(_NOTHING) for labels in known}
-        for space in spaces:
-            labels, _ = self._living[space.id]
-            sums[labels].update(_gauged(space))
-        return sums
-
-
-def _counted(space: SpaceView) -> _Counts:
-    counters = space.counters
+def _counted(counters: SpaceCounters) -> _Counts:
     counts: _Counts = Counter(
         {
             (blocks.LOOKUPS, ()): counters.lookups,

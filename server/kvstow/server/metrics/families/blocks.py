@@ -68,7 +68,13 @@ MODEL_EVICTED = Family(
     "The blocks of `kvstow_evicted_blocks_total`, by whose they were.",
     _SPACE,
 )
-RESETS = Family("kvstow_resets_total", Kind.COUNTER, "resets", "Resets.", _SPACE)
+RESETS = Family(
+    "kvstow_resets_total",
+    Kind.COUNTER,
+    "resets",
+    "Resets. A space that is dropped is reset, too.",
+    _SPACE,
+)
 RESETS_DRAINING = Family(
     "kvstow_resets_draining",
     Kind.GAUGE,
