@@ -9,11 +9,12 @@ from collections import Counter
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from core.rare_rules import RareRules, any_flight, any_session, any_space, picks
 from core.upkeep_rules import UpkeepRules
 from kvstow.server.core.lookups import LookupOptions
+from kvstow.server.core.spaces import SpaceCounters
 from kvstow.server.core.types import (
     BlockFailure,
     GroupKeys,
@@ -57,6 +58,16 @@ class LedgerMachine(UpkeepRules, RareRules):
         self._make(extents, policy, threshold, max_tightened, zeroed)
         self.open(SMALL)
         self.open(LARGE)
+
+    @invariant()
+    def what_spaces_count_adds_up(self) -> None:
+        """Whoever is gone by now: the books count these for all spaces together as well."""
+        view, total = self.ledger.snapshot(now=self.now), SpaceCounters()
+        for counted in (*view.accounts.sums.values(), *(space.counters for space in view.spaces)):
+            total += counted
+        assert total.lookups == sum(view.counters.lookup_keys.counts)
+        assert total.dropped == view.counters.dropped
+        assert total.evicted_blocks == view.evictions.capacity + view.evictions.reclaimed
 
     # Sessions
 

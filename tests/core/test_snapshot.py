@@ -2,13 +2,25 @@
 
 from copy import deepcopy
 
-from core.engines import DEADLINE_S, Engine, make_ledger
+from core.engines import DEADLINE_S, Engine, identity, make_ledger
 from kvstow.server.core.books import Limits
+from kvstow.server.core.ledger import Ledger
+
+
+def pass_by(ledger: Ledger) -> None:
+    """A space of another model is made, looked at and dropped."""
+    engine = Engine(ledger, identity("other"))
+    engine.lookup([1])
+    space = engine.space
+    engine.end()
+    ledger.drop_space(space, now=engine.now)
 
 
 def eventful() -> Engine:
-    """An engine with everything that can change: a lease, a load, stores queued, running and abandoned, evictions."""
+    """An engine with everything that can change: a lease, a load, stores queued, running and abandoned, evictions; and
+    what a space that is gone has counted."""
     engine = Engine(make_ledger(8, limits=Limits(max_events=1)))
+    pass_by(engine.ledger)
     engine.store([1, 2])
     engine.hold([1])
     engine.begin_load([2])
@@ -34,6 +46,7 @@ def change(engine: Engine) -> None:
         pass
     engine.store(range(20, 40))
     engine.read()
+    pass_by(engine.ledger)
     Engine(engine.ledger)
     engine.end()
 
