@@ -63,6 +63,22 @@ def test_namespaces_of_another_user_are_said_to_be_hidden(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("user", "advice"), [("owner", "run this as owner or root"), ("root", "run this as root")]
+)
+def test_who_could_see_the_namespaces_is_named_once(
+    tmp_path: Path, user: str, advice: str
+) -> None:
+    found = scene(machine(tmp_path, {}, {"/proc/self/ns/pid": "pid:[1]"}))
+    assert found.socket.peer is not None
+    peer = replace(found.socket.peer, user=user)
+    finding = isolation.check_pid_namespace(
+        replace(found, socket=replace(found.socket, peer=peer))
+    )
+    assert finding is not None
+    assert finding.advice == advice
+
+
+@pytest.mark.parametrize(
     ("theirs", "level"),
     [
         (SHARED, OK),

@@ -83,4 +83,4 @@ def check_shared_mount(scene: Scene) -> Finding | None:
 
 def _unknown(check: str, user: str) -> Finding:
     found = f"the daemon's cannot be read: its process runs as {user}"
-    return warning(check, found, f"run this as {user}, or as root")
+    return warning(check, found, "run this as " + " or ".join(dict.fromkeys((user, "root"))))
