@@ -79,6 +79,10 @@ def test_wrong_settings_are_all_named_and_nothing_else_is_said(directory: Path) 
         ({"pool_size": "64TiB"}, "does not fit"),
         ({"pool_path": "/nowhere"}, "cannot take a host pool of 1.0 MiB from /nowhere"),
         ({"metrics_listen": "192.0.2.1:9478"}, "cannot serve metrics on 192.0.2.1:9478"),
+        (
+            {"health_listen": "192.0.2.1:9479"},
+            "cannot serve health on 192.0.2.1:9479: Cannot assign requested address; set health_listen",
+        ),
         ({"socket": "/proc/nowhere/kvstow.sock"}, "cannot serve /proc/nowhere/kvstow.sock"),
     ],
 )
@@ -95,7 +99,8 @@ def test_what_prevents_the_start_is_one_line(
 def test_the_second_daemon_on_a_socket_says_who_serves_it(daemon: Kvstowd) -> None:
     code, said = refused(daemon.socket.parent, log_level="error")
     assert code == 1
-    assert said == f"kvstowd: {daemon.socket} is served by process {daemon.process.pid}\n"
+    (line,) = said.splitlines()
+    assert line.startswith(f"kvstowd: {daemon.socket} is served by process {daemon.process.pid};")
     assert daemon.serving()
 
 

@@ -40,7 +40,9 @@ def test_the_second_is_told_who_holds_the_socket(path: Path) -> None:
     first.claim()
     with pytest.raises(SocketError) as refusal:
         second.claim()
-    assert str(refusal.value) == f"{path} is served by process {os.getpid()}"
+    assert str(refusal.value) == (
+        f"{path} is served by process {os.getpid()}; end that, or name another path with --socket"
+    )
 
     first.release()
     second.claim()
@@ -61,7 +63,7 @@ def test_a_killed_holder_does_not_stand_in_the_way(path: Path) -> None:
     with running_process(command) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "claimed\n"
-        with pytest.raises(SocketError, match=f"is served by process {holder.pid}$"):
+        with pytest.raises(SocketError, match=f"is served by process {holder.pid};"):
             SocketPath(path).claim()
         holder.kill()
         holder.wait()
@@ -90,7 +92,7 @@ def test_a_socket_that_somebody_else_serves_is_kept(path: Path) -> None:
 def test_what_is_no_socket_is_kept(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("precious")
-    with pytest.raises(SocketError, match="exists and is not a socket"):
+    with pytest.raises(SocketError, match="exists and is not a socket; remove it, or"):
         SocketPath(path).claim()
     assert path.read_text() == "precious"
 

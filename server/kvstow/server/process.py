@@ -190,10 +190,9 @@ def _serve_probes(server: RpcServer, address: str | None, stack: ExitStack) -> N
         return
     try:
         probes = ProbePort(server.health, address)
-    except RuntimeError as error:
-        raise StartError(
-            f"cannot serve health on {address}: {error}; set health_listen"
-        ) from error
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise StartError(f"cannot serve health on {address}: {why}; set health_listen") from error
     stack.callback(probes.stop)
     probes.start()
     _log.info("health served", port=probes.port)

@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health, health_pb2  # type: ignore[import-untyped]
 
+from .addresses import check_free
 from .calls import Handler
 
 REQUEST_S = 1.0
@@ -28,10 +29,11 @@ class ProbePort:
         address: host and port; port 0 takes a free one.
 
     Raises:
-        RuntimeError: the address is taken or does not exist.
+        OSError: the address is taken or does not exist.
     """
 
     def __init__(self, health_servicer: health.HealthServicer, address: str) -> None:
+        check_free(address)
         self._health = health_servicer
         # As a stream of requests: of such a call the thread decides how long it waits for the one.
         check: Handler = grpc.stream_unary_rpc_method_handler(

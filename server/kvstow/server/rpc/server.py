@@ -27,6 +27,7 @@ from kvstow.v1 import (
     debug_pb2_grpc,
 )
 
+from .addresses import check_free
 from .admin import AdminServicer
 from .calls import CallInterceptor, Observe, ReportBug
 from .certificates import Certificates, Pem, port_credentials
@@ -141,6 +142,7 @@ class RpcServer:
                 self._bind(self._socket.target, None)
             self._socket.open_up()
         if self._options.tcp_address is not None:
+            self._check_free(self._options.tcp_address)
             port = self._bind(self._options.tcp_address, self._options.certificates)
         self._server.start()
         return port
@@ -203,6 +205,15 @@ class RpcServer:
     def _set_health(self, service: str, well: bool) -> None:
         status = health_pb2.HealthCheckResponse
         self.health.set(service, status.SERVING if well else status.NOT_SERVING)
+
+    def _check_free(self, address: str) -> None:
+        try:
+            check_free(address)
+        except OSError as error:
+            self.stop(0)
+            raise SocketError(
+                f"cannot listen on {address}: {error.strerror}; set listen"
+            ) from error
 
     def _bind(self, target: str, certificates: Certificates | None) -> int:
         try:

@@ -29,6 +29,9 @@ LAST_ID = (1 << 32) - 2
 LOCK_S = 0.5
 """How long to try for the lock."""
 
+_ELSEWHERE = "name another path with --socket"
+"""What can be done about any path that cannot be served."""
+
 
 class SocketError(Exception):
     """The socket cannot be served; one line that names the path and the reason."""
@@ -126,7 +129,7 @@ class SocketPath:
         except OSError as error:
             self.release()
             raise SocketError(
-                f"cannot serve {self._path}: {error.strerror}; name another path with --socket"
+                f"cannot serve {self._path}: {error.strerror}; {_ELSEWHERE}"
             ) from error
         except SocketError:
             self.release()
@@ -211,7 +214,9 @@ def _lock(path: Path) -> int:
     if not _is_ours(lock):
         holder = os.read(lock, 32).decode(errors="replace").strip()
         os.close(lock)
-        raise SocketError(f"{path} is served by process {holder or 'unknown'}")
+        raise SocketError(
+            f"{path} is served by process {holder or 'unknown'}; end that, or {_ELSEWHERE}"
+        )
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
@@ -237,9 +242,11 @@ def _remove_stale(path: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise SocketError(f"{path} exists and is not a socket")
+        raise SocketError(f"{path} exists and is not a socket; remove it, or {_ELSEWHERE}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         outcome = probe.connect_ex(str(path))
     if outcome != errno.ECONNREFUSED:
-        raise SocketError(f"{path} is served by a process that does not hold its lock")
+        raise SocketError(
+            f"{path} is served by a process that does not hold its lock; end that, or {_ELSEWHERE}"
+        )
     path.unlink()
