@@ -52,6 +52,7 @@ def test_settings_that_are_wrong_are_all_named() -> None:
             r"pool_size: 65536\.00 GiB are more than there is: .*size of /dev/shm is \S+ [GM]iB.*",
         ),
         (["--pool-path=/nowhere"], r"pool_path: No such file or directory: /nowhere"),
+        (["--pool-path=/proc"], r"pool_path: /proc is on none of tmpfs, hugetlbfs or ramfs, .*"),
         (["--pool-size", "-5GiB"], r"pool_size: a size is written .*, not '-5GiB'"),
     ],
 )

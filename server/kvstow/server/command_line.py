@@ -21,7 +21,7 @@ from pydantic_settings import CliApp, CliSettingsSource, SettingsError
 
 from .config import PREFIX, Config
 from .device.base import DeviceError
-from .device.pool import check_capacity
+from .device.pool import check_capacity, check_directory
 from .mistakes import CONTRADICTION
 from .sizes import Bytes
 from .values import Setting
@@ -174,10 +174,13 @@ def _given(arguments: Sequence[str]) -> list[str]:
 
 
 def _capacity(config: Config) -> Iterator[str]:
+    setting = "pool_path"
     try:
+        check_directory(config.pool_path)
+        setting = "pool_size"
         check_capacity(config.pool_size, config.pool_path)
     except DeviceError as error:
-        yield f"pool_size: {error}"
+        yield f"{setting}: {error}"
     except OSError as error:
         yield f"pool_path: {error.strerror}: {config.pool_path}"
 

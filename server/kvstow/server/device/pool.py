@@ -46,6 +46,7 @@ class HostPool:
         self.size_bytes = size_bytes
         place = "anonymous memory" if directory is None else str(directory)
         try:
+            check_directory(directory)
             _check_fit(size_bytes, file_bounds(directory))
             view = _map(size_bytes, directory)
         except OSError as error:
@@ -116,10 +117,6 @@ def touch(memory: Memory, start: int, length: int) -> None:
 def _map(size_bytes: int, directory: Path | None) -> npt.NDArray[np.uint8]:
     """Map a new file of this size, rounded up to the page size of its mount, with huge pages if they may be had."""
     with _new_file(directory) as file:
-        if not lies_in_memory(file.fileno()):
-            raise DeviceError(
-                f"{directory} is on none of {MEMORY_FILE_SYSTEMS}, so a pool there is no memory"
-            )
         page_bytes = os.fstat(file.fileno()).st_blksize
         os.ftruncate(file.fileno(), -(-size_bytes // page_bytes) * page_bytes)
         view = map_shared(file.fileno())
@@ -133,6 +130,26 @@ def _new_file(directory: Path | None) -> IO[bytes]:
         return open(os.memfd_create("kvstow-pool"), "w+b")
     # Nameless from the start, or unlinked at once where the mount cannot do that; mode 0600.
     return tempfile.TemporaryFile(prefix="kvstow-", dir=directory)
+
+
+def check_directory(directory: Path | None) -> None:
+    """Refuse a directory whose files are not kept in memory.
+
+    Raises:
+        DeviceError: they are kept elsewhere.
+        OSError: the directory cannot be examined.
+    """
+    if directory is None:
+        return
+    descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        if not lies_in_memory(descriptor):
+            raise DeviceError(
+                f"{directory} is on none of {MEMORY_FILE_SYSTEMS}, so a pool there is no memory;"
+                " name a directory that is (/dev/shm, say), or leave pool_path out"
+            )
+    finally:
+        os.close(descriptor)
 
 
 def check_capacity(size_bytes: int, directory: Path | None = None) -> None:
