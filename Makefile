@@ -205,9 +205,11 @@ gpu-check-deps: $(SETUP) ## make the folder .gpu-check, for machines with a GPU 
 	$(PIP) install --target $(GPU_DEPS) $(GPU_PYTHON_VERSION) $(GPU_PACKAGES)
 	$(PIP) install --target $(GPU_DEPS) $(GPU_PYTHON_VERSION) --no-deps $(GPU_GRPC_PACKAGES)
 
+# A setting of torch's allocator that the image has may be one under which memory cannot be exported.
 gpu-check: ## run the check that needs a GPU: under 8 minutes, a table last, gpu-check.json
-	PYTHONPATH=proto:server:client:$(GPU_DEPS) $(GPU_PYTHON) -m bench.gpu_check \
-		--json $${OUT:-.}/gpu-check.json
+	env -u PYTORCH_ALLOC_CONF -u PYTORCH_CUDA_ALLOC_CONF \
+		PYTHONPATH=proto:server:client:$(GPU_DEPS) $(GPU_PYTHON) -m bench.gpu_check \
+		--json "$${OUT:-.}/gpu-check.json"
 
 gpu-check-dry: $(SETUP) ## go through the plan of gpu-check over the model of the driver
 	PYTHONPATH=tests $(BIN)/python -m bench.gpu_check --dry-run

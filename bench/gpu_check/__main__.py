@@ -1,43 +1,16 @@
-"""`make gpu-check`: runs everything, prints a table last, writes JSON; exits with 1 if something is not as promised."""
+"""`make gpu-check`: runs everything, prints a table last, writes JSON; exits with 1 if something is not as promised.
+
+What needs a package is imported when it is run: that one cannot be imported is a result too, such as generated code that the
+protobuf of the machine does not take.
+"""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from kvstow.client import Budgets, Client
-
-from . import checks, speed
-from .gpu import Gpu, Served
-from .plan import DRY, KERNEL_ON_A_GPU, LATEST_BEGIN_S, LATEST_END_S, ON_A_GPU, Plan
+from .plan import DRY, KERNEL_ON_A_GPU, LATEST_BEGIN_S, LATEST_END_S, ON_A_GPU
 from .report import Report
-
-PATIENT = Budgets(lookup_s=10.0, transfer_s=10.0, control_s=30.0)
-KERNEL = "kernel"
-
-
-def run(plan: Plan, gpu: Gpu, served: Served, report: Report) -> None:
-    """All parts, the important ones first."""
-    with Client(served.target, PATIENT) as client:
-        report.run("daemon", lambda: checks.check_pinned(client, report))
-        checks.check_bytes(client, gpu, plan, report)
-        report.run("copies", lambda: checks.check_method(served, "batches", report))
-        speed.measure_rates(client, gpu, plan, report)
-        report.run("fences", lambda: checks.check_fences(client, gpu, plan, report))
-        report.run("latency", lambda: speed.measure_latency(client, gpu, plan, report))
-        report.run("interference", lambda: speed.measure_interference(client, gpu, plan, report))
-        report.run("suspension", lambda: checks.check_suspension(client, gpu, plan, report))
-        report.run("death", lambda: checks.check_death(client, gpu, plan, served.target, report))
-
-
-def run_kernel(plan: Plan, gpu: Gpu, served: Served, report: Report) -> None:
-    """What a kernel in place of the copy engines may change."""
-    with Client(served.target, PATIENT) as client, report.under(KERNEL):
-        checks.check_bytes(client, gpu, plan, report)
-        report.run("copies", lambda: checks.check_method(served, KERNEL, report))
-        report.run("interference", lambda: speed.measure_interference(client, gpu, plan, report))
-        speed.measure_rates(client, gpu, plan, report)
-        report.run("latency", lambda: speed.measure_latency(client, gpu, plan, report))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,21 +28,21 @@ def main(arguments: Sequence[str]) -> int:
 
 def on_a_gpu(report: Report) -> None:
     """Run it on a GPU."""
+    from . import checks, parts
     from .daemons import served_on_gpu
-    from .torch_gpu import (
-        TorchGpu,
-    )  # only here: the other way has no need of torch, and this one none of the model
+    from .torch_gpu import TorchGpu
 
+    report.run("protobuf", lambda: checks.check_protobuf(report))
     gpu = TorchGpu()
     report.facts |= gpu.facts
 
     def serve() -> None:
         with served_on_gpu(ON_A_GPU, report) as served:
-            run(ON_A_GPU, gpu, served, report)
+            parts.run(ON_A_GPU, gpu, served, report)
 
     def serve_with_a_kernel() -> None:
         with served_on_gpu(KERNEL_ON_A_GPU, report, kernel=True) as served:
-            run_kernel(KERNEL_ON_A_GPU, gpu, served, report)
+            parts.run_kernel(KERNEL_ON_A_GPU, gpu, served, report)
 
     report.run("copy engines", serve)
     report.run("a kernel", serve_with_a_kernel)
@@ -78,13 +51,15 @@ def on_a_gpu(report: Report) -> None:
 
 def dry_run(report: Report) -> None:
     """Run it over the model; what is timed there means nothing and is not held against a goal."""
+    from . import checks, parts
     from .model import served_on_model
 
+    report.run("protobuf", lambda: checks.check_protobuf(report))
     with served_on_model(DRY) as (served, gpu):
         report.facts |= gpu.facts
-        run(DRY, gpu, served, report)
+        parts.run(DRY, gpu, served, report)
     with served_on_model(DRY, kernel=True) as (served, gpu):
-        run_kernel(DRY, gpu, served, report)
+        parts.run_kernel(DRY, gpu, served, report)
 
 
 if __name__ == "__main__":

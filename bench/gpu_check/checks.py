@@ -6,8 +6,12 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+
+from google import protobuf
 
 from kvstow.client import Client, KvstowError
+from kvstow.v1 import cache_pb2
 
 from .engine import WAIT_S, CheckEngine, CheckError, done, new_keys, scattered
 from .gpu import Gpu, Served
@@ -23,6 +27,16 @@ SLACK_BYTES = 64 << 20
 
 CONTRACT_S = 90.0
 _POLL_S = 0.05
+
+
+def check_protobuf(report: Report) -> None:
+    """Which protobuf runs the generated code, and which it was generated for; that it takes it is seen by importing it."""
+    source = Path(cache_pb2.__file__).read_text(encoding="utf-8")
+    generated = re.search(r"Protobuf Python Version: (\S+)", source)
+    if generated is None:
+        raise CheckError("the generated code does not say which protobuf it is for")
+    result = f"{protobuf.__version__} runs code generated for {generated[1]}"
+    report.add("protobuf", "generated code", result, OK)
 
 
 def check_bytes(client: Client, gpu: Gpu, plan: Plan, report: Report) -> None:

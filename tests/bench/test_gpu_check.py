@@ -1,6 +1,7 @@
 """The check that needs a GPU is sound: its whole plan runs over the model, and its kernels do what they say."""
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -11,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from bench.gpu_check.__main__ import PATIENT, main
+from bench.gpu_check.__main__ import main
 from bench.gpu_check.checks import check_fences
 from bench.gpu_check.daemons import served_on_gpu
 from bench.gpu_check.model import ModelGpu, served_on_model
+from bench.gpu_check.parts import PATIENT
 from bench.gpu_check.plan import DRY, ON_A_GPU
 from bench.gpu_check.report import FAILED, OK, Report
 from bench.gpu_check.speed import measure_rates
@@ -36,7 +38,7 @@ def test_the_plan_runs_over_the_model_and_finds_what_it_should(
     assert main(["--dry-run", "--json", str(tmp_path / "out.json")]) == 0
     written = json.loads((tmp_path / "out.json").read_text())
     verdicts = {row["part"]: row["verdict"] for row in written["rows"] if row["verdict"]}
-    parts = ("daemon", "bytes", "copies", "fences", "suspension", "death")
+    parts = ("protobuf", "daemon", "bytes", "copies", "fences", "suspension", "death")
     assert verdicts == dict.fromkeys((*parts, "kernel: bytes", "kernel: copies"), OK)
     for way in ("", "kernel: "):
         for number in ("store 64 KiB", "both 4 KiB", "product under copies ms", "latency median"):
@@ -75,6 +77,29 @@ def test_what_hangs_is_said_and_written_and_what_was_started_is_ended(tmp_path: 
     assert lines[-2].startswith("second  hangs")
     child = Path(f"/proc/{lines[0]}/cmdline")
     wait_for(lambda: not child.exists() or not child.read_bytes(), "the end of what was started")
+
+
+@pytest.mark.parametrize("package", ["grpc", "google.protobuf", "torch"])
+def test_a_package_that_cannot_be_imported_is_said_in_the_table(
+    tmp_path: Path, package: str
+) -> None:
+    broken = tmp_path.joinpath(*package.split("."))
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('it is none for this machine')")
+    out = tmp_path / "out.json"
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.gpu_check", "--json", str(out)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 1
+    assert done.stdout.endswith("NOT everything is as promised\n")
+    (row,) = [row for row in json.loads(out.read_text())["rows"] if row["verdict"] == FAILED]
+    assert "it is none for this machine" in row["result"]
 
 
 def test_what_is_there_is_written_after_each_part(tmp_path: Path) -> None:
