@@ -1,14 +1,13 @@
 """A session that is lost: opened again by itself, and nothing of the old one is trusted."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import pytest
 
 from client.double import Double
-from client.spaces import PATIENT, identity
+from client.spaces import SHORT_S, identity
 from kvstow.client import (
     Callbacks,
     Client,
@@ -22,11 +21,12 @@ from kvstow.client import (
     TransferState,
     Unreachable,
 )
+from kvstow.client.standing import Standing
 from kvstow.server.core import errors
-from support.waiting import wait_for
+from support.client_engine import PATIENT
+from support.waiting import DEADLINE_S, wait_for
 
 KEYS = [b"key1"]
-LONG_S = 60.0
 REGIONS = [Region(shared_memory=SharedMemory(path="/dev/shm/none", size_bytes=64))]
 GROUPS = [GroupMemory(block_count=1, segments=[Segment(stride_bytes=64)])]
 LOST = errors.NoSuchSession("session 1 has ended")
@@ -84,7 +84,7 @@ def test_transfers_of_a_daemon_that_is_gone_are_lost_at_once(
 ) -> None:
     transfer = session.store(KEYS, [0], session.generation)
     double.stop()
-    assert transfer.wait(LONG_S)
+    assert transfer.wait(DEADLINE_S)
     assert transfer.state is TransferState.LOST
     assert session.store(KEYS, [0], session.generation).reason == "away"
     assert session.lookup("request", KEYS).missed_because == "away"
@@ -102,7 +102,7 @@ def test_transfers_of_a_lost_session_end_only_when_their_copies_have(
     assert not load.done()
     assert session.counters().reopened == 0
     double.copying = []
-    assert load.wait(LONG_S)
+    assert load.wait(DEADLINE_S)
     assert load.state is TransferState.LOST
     wait_for(lambda: session.counters().reopened == 1, "the session to be open again")
 
@@ -118,7 +118,7 @@ def test_a_transfer_whose_call_broke_off_costs_the_session(
         transfer = session.store(KEYS, [0], session.generation)
     else:
         transfer = session.load(KEYS, [0], hits)
-    assert transfer.wait(LONG_S)
+    assert transfer.wait(DEADLINE_S)
     assert transfer.state is TransferState.LOST
     assert double.calls["CloseSession"] == 1
     wait_for(lambda: session.counters().reopened == 1, "the session to be open again")
@@ -168,6 +168,24 @@ def test_a_session_that_the_daemon_does_not_take_is_an_error(
     double.refusals["OpenSession"] = errors.BlockTooLarge("64 MiB", slot_bytes=1)
     with pytest.raises(Refused, match="BLOCK_TOO_LARGE"):
         open_session(must_connect=False)
+
+
+def test_a_stream_has_the_budget_s_time_to_stand(
+    double: Double, open_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+
+    def note(standing: Standing, condition: Callable[[], bool], timeout_s: float) -> bool:
+        waits.append(timeout_s)
+        return condition()
+
+    monkeypatch.setattr(Standing, "wait_until", note)
+    with (
+        double.stage.held("Watch"),
+        pytest.raises(Unreachable, match="the stream did not stand within"),
+    ):
+        open_session()
+    assert waits == [PATIENT.control_s]
 
 
 def test_a_rank_that_is_refused_is_not_attached_again(double: Double, session: Session) -> None:
@@ -233,16 +251,15 @@ def test_a_reset_without_a_daemon_is_owed_to_the_next_one(
 
 
 def test_while_a_reset_runs_nothing_is_found_and_its_late_answer_counts(
-    double: Double, socket: Path
+    double: Double, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    budgets = replace(PATIENT, control_s=0.2)
-    with Client(f"unix:{socket}", budgets) as client, client.open(identity(), "engine") as session:
-        with double.stage.held("Reset"):
-            with pytest.raises(Unreachable):
-                session.reset()
-            assert session.lookup("request", KEYS).missed_because == "reset owed"
-        wait_for(lambda: session.lookup("request", KEYS).count == 1, "a hit")
-        assert (double.calls["Reset"], session.counters().reopened) == (1, 0)
+    monkeypatch.setattr(session._resets, "_limit_s", SHORT_S)
+    with double.stage.held("Reset"):
+        with pytest.raises(Unreachable):
+            session.reset()
+        assert session.lookup("request", KEYS).missed_because == "reset owed"
+    wait_for(lambda: session.lookup("request", KEYS).count == 1, "a hit")
+    assert (double.calls["Reset"], session.counters().reopened) == (1, 0)
 
 
 def test_a_stream_that_broke_is_no_loss_of_the_session(double: Double, session: Session) -> None:

@@ -31,18 +31,21 @@ from .vigil import Opening, Vigil
 
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 1.0
-STAND_S = 5.0
-"""How long a stream may take to stand, and a reset that is owed to be made."""
 
 _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Keeps one session open."""
+    """Keeps one session open.
+
+    Args:
+        limit_s: how long a stream may take to stand, and a reset that is owed to be made.
+    """
 
     def __init__(
         self,
         calls: Calls,
+        limit_s: float,
         standing: Standing,
         opener: Opener,
         events: SessionEvents,
@@ -50,6 +53,7 @@ class Upkeep:
         callbacks: Callbacks,
     ) -> None:
         self._calls = calls
+        self._limit_s = limit_s
         self._standing = standing
         self._opener = opener
         self._events = events
@@ -85,11 +89,11 @@ class Upkeep:
         if self._standing.ticket is None:
             return
         stands = self._standing.wait_until(
-            lambda: self._standing.state is not SessionState.AWAY, STAND_S
+            lambda: self._standing.state is not SessionState.AWAY, self._limit_s
         )
         if must_connect and not stands:
             self.close()
-            raise Unreachable(f"the stream did not stand within {STAND_S} s")
+            raise Unreachable(f"the stream did not stand within {self._limit_s} s")
 
     def check_thread(self) -> None:
         """Refuse to be closed from a callback.
@@ -192,7 +196,7 @@ class Upkeep:
             request = cache_pb2.ResetRequest(session_id=ticket.session_id)
             try:
                 reply: cache_pb2.ResetResponse = self._calls.ask(
-                    self._calls.cache.Reset, request, STAND_S, ticket.boot_id
+                    self._calls.cache.Reset, request, self._limit_s, ticket.boot_id
                 )
             except KvstowError as error:
                 _log.warning("the reset that is owed failed: %s", error)
