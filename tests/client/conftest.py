@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from client.double import Double
-from client.spaces import PATIENT, identity
+from client.spaces import identity
 from kvstow.client import Client, EngineMemory, Session
-from support.client_engine import BLOCK_BYTES, BLOCK_COUNT, ClientEngine
+from support.client_engine import BLOCK_BYTES, BLOCK_COUNT, PATIENT, ClientEngine
 from support.kvstowd import Kvstowd, running_kvstowd
 
 

@@ -46,6 +46,7 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
     def __init__(self, socket: Path, boot_id: str = "first") -> None:
         self.boot_id = boot_id
         self.calls: Counter[str] = Counter()
+        self._counting = threading.Lock()
         self.requests: dict[str, Any] = {}
         self.refusals: dict[str, errors.Refusal] = {}
         self.session_id = 0
@@ -53,6 +54,7 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
         self.hit_count = 1
         self.status = "A"
         self.leases: set[int] = set()
+        self._last_lease = 0
         self.copying: list[int] = []
         self.stage = Stage()
         self._server = grpc.server(ThreadPoolExecutor(32, thread_name_prefix="double"))
@@ -62,9 +64,9 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
         self._server.start()
 
     def stop(self) -> None:
-        """Be gone, as after a kill."""
-        self.stage.end_stream()
+        """Be gone, as after a kill: from one moment to the next it answers nothing more."""
         self._server.stop(0).wait()
+        self.stage.end_stream()
 
     def end(self, transfer: int, state: TransferState = TransferState.DONE) -> None:
         """Report the end of a transfer."""
@@ -101,7 +103,9 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
 
     def Lookup(self, request: Any, context: grpc.ServicerContext) -> Any:
         self._enter("Lookup", request, context)
-        lease = self.calls["Lookup"]
+        with self._counting:
+            self._last_lease += 1
+            lease = self._last_lease
         self.leases.add(lease)
         found = [cache_pb2.GroupHits(hit_count=self.hit_count) for _ in request.groups]
         return cache_pb2.LookupResponse(generation=self.generation, groups=found, lease_id=lease)
@@ -150,11 +154,12 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
 
     def _enter(self, method: str, request: Any, context: grpc.ServicerContext) -> None:
         boot_id = (BOOT_ID_KEY, self.boot_id)
-        self.calls[method] += 1
-        self.requests[method] = request
+        with self._counting:
+            self.requests[method] = request
+            self.calls[method] += 1
         self.stage.wait_if_held(method)
-        if method in self.refusals:
-            context.abort_with_status(RefusalStatus(self.refusals[method], boot_id))
+        if refusal := self.refusals.get(method):  # a test may take it back meanwhile
+            context.abort_with_status(RefusalStatus(refusal, boot_id))
         if self.stage.breaks(method):
             context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
         context.set_trailing_metadata((boot_id,))
@@ -207,9 +212,10 @@ class Stage:
 
     def breaks(self, method: str) -> bool:
         """Whether this call breaks off."""
-        broken = method in self._broken
-        self._broken.discard(method)
-        return broken
+        with self._changed:
+            broken = method in self._broken
+            self._broken.discard(method)
+            return broken
 
     def open(self) -> None:
         """A session was opened: it has no events yet."""

@@ -1,7 +1,10 @@
-"""Holds and fails copies of a real daemon, through its debug service."""
+"""Holds and fails copies of a real daemon, through its debug service, and stops whole processes."""
 
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import grpc
 
@@ -41,3 +44,26 @@ def fail_next(daemon: Kvstowd, kind: transfer_pb2.TransferKind, block: int, reas
     fault = debug_pb2.Fault(kind=kind, fail=fail, count=1)
     with grpc.insecure_channel(daemon.target) as channel:
         debug_pb2_grpc.DebugServiceStub(channel).AddFault(debug_pb2.AddFaultRequest(fault=fault))
+
+
+@contextmanager
+def stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    """The process does nothing from the beginning of the block to its end, and does not know it."""
+    process.send_signal(signal.SIGSTOP)
+    tasks = Path(f"/proc/{process.pid}/task")
+    try:
+        wait_for(
+            lambda: all(stands_still(stat) for stat in tasks.glob("*/stat")),
+            "every thread to be stopped",
+        )
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def stands_still(stat: Path) -> bool:
+    """Whether a thread is stopped, or has ended."""
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] == "T"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

@@ -2,8 +2,9 @@
 
 import sys
 
-from client.spaces import PATIENT, identity
+from client.spaces import identity
 from kvstow.client import Callbacks, Client, SessionEvent
+from support.client_engine import PATIENT
 
 
 def say(what: str) -> None:

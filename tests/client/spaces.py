@@ -1,9 +1,6 @@
 """What the tests of the client open sessions with."""
 
-from kvstow.client import Budgets, Group, Identity, KeyScheme, Layout
-
-PATIENT = Budgets(lookup_s=30.0, transfer_s=30.0, control_s=30.0)
-"""Never used up, unless something is broken."""
+from kvstow.client import Group, Identity, KeyScheme, Layout
 
 SHORT_S = 0.02
 """The budget of a call that a test lets run out of it."""

@@ -1,15 +1,12 @@
 """A real daemon that is stopped, killed, drained or restarted, and the engine that goes on."""
 
-import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
 import pytest
 
-from client.faults import LOAD, STORE, held
+from client.faults import LOAD, STORE, held, stopped
 from client.spaces import SHORT_S
 from kvstow.client import (
     Client,
@@ -19,33 +16,13 @@ from kvstow.client import (
 )
 from kvstow.client.breaker import THRESHOLD
 from kvstow.v1 import cache_pb2, cache_pb2_grpc
-from support.client_engine import ClientEngine, connected_engine, keys
+from support.client_engine import PATIENT, ClientEngine, connected_engine, keys
 from support.kvstowd import Kvstowd, running_kvstowd
-from support.waiting import wait_for
-
-LONG_S = 60.0
-
-
-@contextmanager
-def stopped(daemon: Kvstowd) -> Iterator[None]:
-    """The daemon does nothing meanwhile, and does not know it."""
-    os.kill(daemon.process.pid, signal.SIGSTOP)
-    tasks = Path(f"/proc/{daemon.process.pid}/task")
-    try:
-        wait_for(
-            lambda: all(
-                stat.read_text().rpartition(")")[2].split()[0] == "T"
-                for stat in tasks.glob("*/stat")
-            ),
-            "every thread to be stopped",
-        )
-        yield
-    finally:
-        os.kill(daemon.process.pid, signal.SIGCONT)
+from support.waiting import DEADLINE_S, wait_for
 
 
 def leases(daemon: Kvstowd) -> int:
-    with Client(daemon.target) as client:
+    with Client(daemon.target, PATIENT) as client:
         return client.administration.leases().total_count
 
 
@@ -54,7 +31,7 @@ def test_a_daemon_that_is_stopped_is_a_miss_and_leaks_nothing(
 ) -> None:
     engine.store([1, 2], [0, 1])
     session = engine.session
-    with stopped(daemon):
+    with stopped(daemon.process):
         reasons = [
             session.lookup(str(number), keys([1, 2]), budget_s=SHORT_S).missed_because
             for number in range(20)
@@ -75,7 +52,7 @@ def test_a_daemon_that_is_stopped_for_long_is_away_and_the_session_goes_on_when_
     """It neither answers nor closes: only pings tell, also an engine that asks nothing."""
     engine.store([1, 2], [0, 1])
     before = engine.session.ticket
-    with stopped(daemon):
+    with stopped(daemon.process):
         wait_for(lambda: engine.session.state is SessionState.AWAY, "the lost stream")
         assert engine.lookup([1, 2]).missed_because == "away"
     engine.wait_open()
@@ -86,11 +63,11 @@ def test_a_daemon_that_is_stopped_for_long_is_away_and_the_session_goes_on_when_
 def test_a_store_sent_to_a_stopped_daemon_is_done_when_it_goes_on(
     daemon: Kvstowd, engine: ClientEngine
 ) -> None:
-    with stopped(daemon):
+    with stopped(daemon.process):
         session = engine.session
         transfer = session.store(keys([1, 2]), [0, 1], session.generation, budget_s=SHORT_S)
         assert not transfer.done()
-    assert transfer.wait(LONG_S)
+    assert transfer.wait(DEADLINE_S)
     assert (transfer.state, transfer.statuses) == (TransferState.DONE, "AA")
 
 
@@ -120,7 +97,7 @@ def test_a_load_under_way_when_the_daemon_is_killed_is_lost(
         load = engine.session.load(keys([1]), [5], engine.lookup([1]))
         wait_held()
         daemon.kill()
-        assert load.wait(LONG_S)
+        assert load.wait(DEADLINE_S)
     assert load.state is TransferState.LOST
 
 
@@ -134,7 +111,7 @@ def test_a_daemon_that_drains_reports_what_runs_and_takes_no_more(
         wait_for(lambda: engine.session.state is SessionState.DRAINING, "the news")
         assert engine.lookup([1]).missed_because == "draining"
         assert not transfer.done()
-    assert transfer.wait(LONG_S)
+    assert transfer.wait(DEADLINE_S)
     assert transfer.state is TransferState.DONE
 
 
@@ -150,7 +127,7 @@ def test_a_session_lost_while_its_copy_runs_gives_no_block_back_early(
             cache_pb2_grpc.CacheServiceStub(channel).CloseSession(request)
         wait_for(lambda: engine.session.ticket is None, "the loss of the session")
         assert not transfer.done()
-    assert transfer.wait(LONG_S)
+    assert transfer.wait(DEADLINE_S)
     assert transfer.state is TransferState.LOST
     engine.wait_open()
     engine.store([1, 2], [0, 1])

@@ -3,10 +3,9 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from kvstow.client import Client, TransferState
-from support.client_engine import ClientEngine, keys
+from support.client_engine import PATIENT, ClientEngine, keys
 from support.kvstowd import Kvstowd
-
-LONG_S = 60.0
+from support.waiting import DEADLINE_S
 
 
 def test_threads_share_a_session(daemon: Kvstowd, engine: ClientEngine) -> None:
@@ -16,9 +15,9 @@ def test_threads_share_a_session(daemon: Kvstowd, engine: ClientEngine) -> None:
         states = set()
         for turn in range(20):
             numbers = [1000 * thread + turn]
-            hits = session.lookup(f"request {thread}", keys(numbers), budget_s=LONG_S)
-            stored = session.store(keys(numbers), [thread], hits.generation, budget_s=LONG_S)
-            assert stored.wait(LONG_S)
+            hits = session.lookup(f"request {thread}", keys(numbers), budget_s=DEADLINE_S)
+            stored = session.store(keys(numbers), [thread], hits.generation, budget_s=DEADLINE_S)
+            assert stored.wait(DEADLINE_S)
             states.add(stored.state)
             session.release(f"request {thread}")
         return states
@@ -28,5 +27,5 @@ def test_threads_share_a_session(daemon: Kvstowd, engine: ClientEngine) -> None:
     counters = session.counters()
     assert (counters.stores, counters.unfinished, counters.failures) == (160, 0, {})
     assert counters.ended == {TransferState.DONE: 160}
-    with Client(daemon.target) as client:
+    with Client(daemon.target, PATIENT) as client:
         client.administration.check_ledger()

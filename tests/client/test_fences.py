@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from client.double import Double
-from kvstow.client import CudaEvent, CudaMemory, Refused, Region, RemoteRank, Session
+from kvstow.client import CudaEvent, CudaMemory, Refused, Region, RemoteRank, Session, ranks
 from kvstow.client.engines.offload.attachment import Attachment
 from kvstow.server.core import errors
-from support.waiting import wait_for
+from support.clock import ManualClock
+from support.waiting import DEADLINE_S, wait_for
 
 GPU = "00010203-0405-0607-0809-0a0b0c0d0e0f"
 REGION = Region(cuda_memory=CudaMemory(gpu_uuid=GPU, allocation=bytes(64), size_bytes=4096))
@@ -36,7 +38,8 @@ def test_a_ring_is_attached_and_transfers_name_its_fences(
 def test_a_rank_of_another_process_brings_its_ring(
     double: Double, session: Session, socket: Path
 ) -> None:
-    with RemoteRank(1, [REGION], [], f"unix:{socket}", fences=FENCES) as rank:
+    target = f"unix:{socket}"
+    with RemoteRank(1, [REGION], [], target, DEADLINE_S, FENCES) as rank:
         rank.follow(session.ticket)
     assert list(double.requests["AttachMemory"].fences) == FENCES
 
@@ -56,27 +59,30 @@ def test_a_session_that_was_opened_again_waits_for_the_copies_of_the_lost_one(
 
 
 def test_an_attach_that_finds_the_device_busy_is_given_up_after_its_time(
-    double: Double, session: Session, socket: Path
+    double: Double, session: Session, socket: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr(ranks, "time", SimpleNamespace(monotonic=clock, sleep=clock.advance))
+    monkeypatch.setattr(ranks, "_BUSY_PAUSE_S", DEADLINE_S / 3.5)
     double.refusals["AttachMemory"] = BUSY
-    with RemoteRank(0, [REGION], [], f"unix:{socket}", limit_s=0.35) as rank:
+    with RemoteRank(0, [REGION], [], f"unix:{socket}", limit_s=DEADLINE_S) as rank:
         with pytest.raises(Refused, match="DEVICE_BUSY"):
             rank.follow(session.ticket)
-        assert double.calls["AttachMemory"] > 1
+        assert double.calls["AttachMemory"] == 4
         double.refusals["AttachMemory"] = errors.RegionInvalid("it is too small")
-        before = double.calls["AttachMemory"]
         with pytest.raises(Refused, match="REGION_INVALID"):
             rank.follow(session.ticket)
-        assert double.calls["AttachMemory"] == before + 1
+        assert double.calls["AttachMemory"] == 5
         del double.refusals["AttachMemory"]
         rank.follow(session.ticket)
 
 
 def test_a_worker_asks_until_the_device_has_let_go_of_its_memory(
-    double: Double, session: Session, socket: Path
+    double: Double, session: Session, socket: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ranks, "_BUSY_PAUSE_S", 2 * DEADLINE_S)  # given up after one refusal
     double.refusals["AttachMemory"] = BUSY
-    rank = RemoteRank(0, [REGION], [], f"unix:{socket}", limit_s=0.05)
+    rank = RemoteRank(0, [REGION], [], f"unix:{socket}", limit_s=DEADLINE_S)
     with Attachment(rank) as attachment:
         attachment.follow(session.ticket)
         wait_for(lambda: double.calls["AttachMemory"] > 2, "further attempts")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from kvstow.client import Client, TransferState, Unreachable
-from support.client_engine import IDENTITY, ClientEngine, keys
+from support.client_engine import IDENTITY, PATIENT, ClientEngine, keys
 from support.kvstowd import Kvstowd
 
 
@@ -44,7 +44,7 @@ def test_a_forked_process_asks_nothing_and_closes_nothing(
 
 
 def test_a_forked_process_opens_its_own_connection(daemon: Kvstowd) -> None:
-    with Client(daemon.target) as client:
+    with Client(daemon.target, PATIENT) as client:
 
         def open_session() -> None:
             with pytest.raises(Unreachable, match="forked"):

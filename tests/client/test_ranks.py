@@ -20,10 +20,9 @@ from kvstow.client import (
     Unreachable,
 )
 from kvstow.server.core import errors
+from support.client_engine import PATIENT
 from support.kvstowd import running_kvstowd
-from support.waiting import wait_for
-
-LONG_S = 60.0
+from support.waiting import DEADLINE_S, wait_for
 
 
 class Worker:
@@ -58,7 +57,7 @@ class Worker:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()
-        assert self._process.wait(LONG_S) == 0
+        assert self._process.wait(DEADLINE_S) == 0
         self._process.stdout.close()
 
 
@@ -67,10 +66,12 @@ def exchange(workers: list[Worker], session: Session) -> None:
     for rank, worker in enumerate(workers):
         worker.say(f"fill 0 {rank + 1}")
     stored = session.store([b"key1"], [0], session.generation)
-    assert stored.wait(LONG_S)
+    assert stored.wait(DEADLINE_S)
     assert stored.state is TransferState.DONE
-    loaded = session.load([b"key1"], [5], session.lookup("request", [b"key1"], budget_s=LONG_S))
-    assert loaded.wait(LONG_S)
+    loaded = session.load(
+        [b"key1"], [5], session.lookup("request", [b"key1"], budget_s=DEADLINE_S)
+    )
+    assert loaded.wait(DEADLINE_S)
     assert loaded.state is TransferState.DONE
     assert [worker.say("show 5") for worker in workers] == ["1", "2"]
     for worker in workers:
@@ -79,7 +80,7 @@ def exchange(workers: list[Worker], session: Session) -> None:
 
 def test_ranks_in_other_processes_follow_the_session_through_a_restart(socket: Path) -> None:
     reopened: list[None] = []
-    with running_kvstowd(socket.parent) as first, Client(first.target) as client:
+    with running_kvstowd(socket.parent) as first, Client(first.target, PATIENT) as client:
         callbacks = Callbacks(on_reopen=lambda: reopened.append(None))
         workers = [Worker(rank, first.target) for rank in range(2)]
         with client.open(identity(2), "scheduler", callbacks=callbacks) as session:
@@ -103,7 +104,7 @@ def test_an_attach_without_an_answer_may_have_succeeded(
     double: Double, session: Session, socket: Path
 ) -> None:
     """So it is detached at the daemon, and a repetition that finds it attached is content."""
-    with RemoteRank(0, [], [], f"unix:{socket}") as rank:
+    with RemoteRank(0, [], [], f"unix:{socket}", limit_s=DEADLINE_S) as rank:
         assert rank.detach()
         assert double.calls["DetachMemory"] == 0
         follow_without_an_answer(rank, double, session)

@@ -4,11 +4,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvstow.client import Client
-from support.client_engine import ClientEngine, keys
+from support.client_engine import PATIENT, ClientEngine, keys
 from support.kvstowd import Kvstowd
-from support.waiting import wait_for
-
-LONG_S = 60.0
+from support.waiting import DEADLINE_S, wait_for
 
 
 @settings(
@@ -28,11 +26,13 @@ def test_requests_that_do_not_read_look_up_nothing_hold_nothing_and_store(
 ) -> None:
     """What a request that opted out may move, and what not, whatever the others did before it."""
     session = engine.session
-    with Client(daemon.target) as client:
+    with Client(daemon.target, PATIENT) as client:
         session.reset()
         for request, skips, count in requests:
             before = client.administration.spaces()[0].counters
-            hits = session.lookup(request, keys(range(count)), skip_reading=skips, budget_s=LONG_S)
+            hits = session.lookup(
+                request, keys(range(count)), skip_reading=skips, budget_s=DEADLINE_S
+            )
             after = client.administration.spaces()[0].counters
             if skips:
                 assert hits.count == hits.lease_id == 0
@@ -49,6 +49,6 @@ def test_requests_that_do_not_read_look_up_nothing_hold_nothing_and_store(
             else:
                 assert after.lookups == before.lookups + 1
             stored = session.store(keys(range(count)), range(count), hits.generation)
-            assert stored.wait(LONG_S)
+            assert stored.wait(DEADLINE_S)
             assert set(stored.statuses) <= {"A", "S"}
         session.release(*"abc")

@@ -63,7 +63,17 @@ def test_an_address_is_taken_as_it_is() -> None:
 
 
 def test_a_port_is_listened_at_as_long_as_its_process_has_it_open() -> None:
-    with sockets.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        assert is_listening(f"127.0.0.1:{port}")
-    assert not is_listening(f"127.0.0.1:{port}")
+    with bound_socket(0) as reserved:  # nobody else gets the port, and nobody listens with this
+        port = reserved.getsockname()[1]
+        with bound_socket(port) as server:
+            server.listen()
+            assert is_listening(f"127.0.0.1:{port}")
+        assert not is_listening(f"127.0.0.1:{port}")
+
+
+def bound_socket(port: int) -> sockets.socket:
+    """One of several of this process that have the port."""
+    bound = sockets.socket(sockets.AF_INET)
+    bound.setsockopt(sockets.SOL_SOCKET, sockets.SO_REUSEPORT, 1)
+    bound.bind(("127.0.0.1", port))
+    return bound

@@ -1,7 +1,6 @@
 """Whether resets of a daemon process that is gone may have been missed."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from client.double import Double
+from client.faults import stopped
 from kvstow.client import Callbacks, Session, SessionState, Ticket
 from kvstow.client import vigil as vigil_module
 from kvstow.client.stream import BEAT_S
@@ -125,8 +125,12 @@ def test_a_stream_that_never_stood(clock: ManualClock, vigil: Vigil) -> None:
 
 
 def test_a_session_whose_daemon_was_killed_has_missed_nothing(
-    double: Double, socket: Path, open_session: Callable[..., Session]
+    double: Double,
+    socket: Path,
+    open_session: Callable[..., Session],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(vigil_module, "WITNESS_S", 3600.0)
     events: list[object] = []
     callbacks = Callbacks(events.append, lambda: events.append("reopened"))
     session = open_session(callbacks=callbacks)
@@ -194,12 +198,11 @@ def test_a_session_that_stood_still_when_its_daemon_died_says_so(
     double: Double, socket: Path, listener: subprocess.Popen[str]
 ) -> None:
     """Others may have reset the space when the daemon had given it up already."""
-    listener.send_signal(signal.SIGSTOP)
-    since = time.monotonic()
-    double.stop()
-    successor = Double(socket, "second")
-    wait_for(lambda: time.monotonic() > since + WITNESS_S, "it to have stood still for long")
-    listener.send_signal(signal.SIGCONT)
+    with stopped(listener):
+        since = time.monotonic()
+        double.stop()
+        successor = Double(socket, "second")
+        wait_for(lambda: time.monotonic() > since + WITNESS_S, "it to have stood still for long")
     assert listener.stdout is not None
     assert listener.stdout.readline() == "Resync\n"
     assert listener.stdout.readline() == "reopened\n"

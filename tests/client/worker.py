@@ -8,9 +8,23 @@ show BLOCK                  say the set of its bytes
 import sys
 
 from client.spaces import BLOCK_BYTES
-from kvstow.client import EngineMemory, GroupMemory, RemoteRank, Segment, Ticket
+from kvstow.client import EngineMemory, GroupMemory, RemoteRank, Segment, Ticket, Unreachable
+from support.waiting import DEADLINE_S, wait_for
 
 BLOCK_COUNT = 8
+
+
+def follow(remote: RemoteRank, ticket: Ticket) -> None:
+    """Attach; the connection to a daemon that was killed may be used once before it is known to be broken."""
+
+    def attached() -> bool:
+        try:
+            remote.follow(ticket)
+        except Unreachable:
+            return False
+        return True
+
+    wait_for(attached, "the attachment")
 
 
 def main() -> None:
@@ -19,12 +33,12 @@ def main() -> None:
     groups = [GroupMemory(block_count=BLOCK_COUNT, segments=[Segment(stride_bytes=BLOCK_BYTES)])]
     with (
         EngineMemory(BLOCK_BYTES * BLOCK_COUNT) as memory,
-        RemoteRank(rank, [memory.region()], groups, target) as remote,
+        RemoteRank(rank, [memory.region()], groups, target, DEADLINE_S) as remote,
     ):
         for line in sys.stdin:
             match line.split():
                 case ["ticket", boot_id, session_id]:
-                    remote.follow(Ticket(boot_id, int(session_id)))
+                    follow(remote, Ticket(boot_id, int(session_id)))
                     answer = "attached"
                 case ["fill", block, value]:
                     start = int(block) * BLOCK_BYTES

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kvstow.client import (
+    Budgets,
     Client,
     Credentials,
     EngineMemory,
@@ -24,7 +25,10 @@ from kvstow.client import (
 from kvstow.client.memory import DIRECTORY
 
 from .memory import KEY_BYTES, content, key
-from .waiting import wait_for
+from .waiting import DEADLINE_S, wait_for
+
+PATIENT = Budgets(lookup_s=DEADLINE_S, transfer_s=DEADLINE_S, control_s=DEADLINE_S)
+"""Never used up, unless something is broken."""
 
 BLOCK_BYTES = 1024
 BLOCK_COUNT = 16
@@ -103,7 +107,7 @@ def connected_engine(
 ) -> Iterator[ClientEngine]:
     """An engine that leaves afterwards; `directory` is where its memory lies."""
     with (
-        Client(target, credentials=credentials) as client,
+        Client(target, PATIENT, credentials) as client,
         EngineMemory(BLOCK_BYTES * BLOCK_COUNT, directory) as memory,
     ):
         engine = ClientEngine(client, memory)
