@@ -57,7 +57,7 @@ TABLE: Sequence[Elsewhere] = (
     Elsewhere("docs/deploy/systemd.md", "systemctl", ROOT, "tests/deploy/test_booted.py"),
     Elsewhere("docs/engines/vllm.md", "kvstowd", "vLLM and the weights of a model", shown_by="examples/vllm_demo/server.py"),
     # Python.
-    Elsewhere("README.md", "group = Group(", "compared with the page below", "tests/client/test_document.py"),
+    Elsewhere("README.md", "import hashlib", "compared with the page below", "tests/client/test_document.py"),
     Elsewhere("docs/client.md", "import hashlib", "run with a daemon of its own", "tests/client/test_document.py"),
     Elsewhere("docs/cuda.md", "from kvstow.client import FenceSlots", GPU, shown_by="bench/gpu_check"),
 )  # fmt: skip
