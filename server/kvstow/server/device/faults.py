@@ -110,15 +110,16 @@ class FaultyDevice:
 
     def __init__(self, inner: Device) -> None:
         self._inner = inner
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._ids = itertools.count(1)
         self._rules: dict[RuleId, FaultRule] = {}
         self._held: dict[HeldCopy, threading.Timer | None] = {}
+        self._leaving_count = 0  # let go, but not with the inner device yet
         self._closed = False
 
     def add(self, rule: FaultRule) -> RuleId:
         """Let a rule apply to the copies submitted from now on."""
-        with self._lock:
+        with self._changed:
             number = RuleId(next(self._ids))
             self._rules[number] = rule
             return number
@@ -141,7 +142,7 @@ class FaultyDevice:
 
     def held(self) -> Sequence[HeldCopy]:
         """The copies that have started and wait."""
-        with self._lock:
+        with self._changed:
             return tuple(self._held)
 
     def submit(self, copy: Copy) -> None:
@@ -190,16 +191,18 @@ class FaultyDevice:
         return [_with_held(found, held) for found in self._inner.health()]
 
     def close(self, limit_s: float = CLOSE_S) -> None:
-        """See `Device.close`; what is held ends as failed."""
-        with self._lock:
+        """See `Device.close`; what is held ends as failed, and what others let go just now has ended, too."""
+        with self._changed:
             self._closed = True
             held = self._take(tuple(self._held))
         self._inner.close(limit_s)
         self._go_on(held)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._leaving_count)
 
     def _meet(self, copy: Copy) -> tuple[RuleId, Fault] | None:
         """Find the rule that applies to a copy, and count it."""
-        with self._lock:
+        with self._changed:
             for number, rule in self._rules.items():
                 if rule.matches(copy):
                     if rule.count is not None:
@@ -210,7 +213,7 @@ class FaultyDevice:
     def _wait(self, number: RuleId, fault: Hold | Delay, started: Copy) -> None:
         """Keep a copy that has started, unless its rule has ended in the meantime."""
         held = HeldCopy(number, started)
-        with self._lock:
+        with self._changed:
             if number in self._rules and not self._closed:
                 self._held[held] = self._timer(fault, held)
                 return
@@ -228,12 +231,12 @@ class FaultyDevice:
                 return None
 
     def _time_out(self, held: HeldCopy) -> None:
-        with self._lock:
+        with self._changed:
             due = self._take([held] if held in self._held else [])
         self._go_on(due)
 
     def _let_go(self, number: RuleId, *, rule_ends: bool) -> int:
-        with self._lock:
+        with self._changed:
             if number not in self._rules:
                 raise DeviceError(f"there is no fault rule {number}")
             if rule_ends:
@@ -247,11 +250,15 @@ class FaultyDevice:
         for held in chosen:
             if (timer := self._held.pop(held)) is not None:
                 timer.cancel()
+        self._leaving_count += len(chosen)
         return chosen
 
     def _go_on(self, released: Sequence[HeldCopy]) -> None:
         for held in released:
             self._inner.submit(held.copy)
+            with self._changed:
+                self._leaving_count -= 1
+                self._changed.notify_all()
 
 
 def _with_held(health: DeviceHealth, held: Mapping[tuple[str, Direction], int]) -> DeviceHealth:
