@@ -15,17 +15,17 @@ from device.rig import EngineFile, EngineMemory, GpuMemory, Rig
 from device.stub import StubMemory, compiled, count, library
 from kvstow.server.device.cuda.device import CudaDevice
 from kvstow.server.device.cuda.driver import Driver
-from kvstow.server.device.cuda.gpu import LIMIT_S
 from kvstow.server.device.cuda.libcuda import LibCuda
 from kvstow.server.device.host import HostDevice
 from kvstow.server.device.kernel import LIBRARY, CopyKernel, NativeKernel, NumpyKernel
 from kvstow.server.device.pool import HostPool
 from support.driver_model import DriverModel
 from support.driver_model_world import EngineProcess, World
+from support.waiting import DEADLINE_S
 
 POOL_BYTES = 4 << 20
 PIECE_BYTES = 10_000
-WATCHDOG_S = 60.0
+WATCHDOG_S = DEADLINE_S
 CHUNK_BYTES = 48 * 4096
 """What the CUDA device page-locks at once: spans lie across several."""
 
@@ -78,10 +78,9 @@ def cuda_device(
     *,
     pinned: bool,
     clock: Callable[[], float] = time.monotonic,
-    limit_s: float = LIMIT_S,
     kernel: bool = False,
 ) -> CudaDevice:
-    """A device with small pieces and chunks, so that there are many of both."""
+    """A device with small pieces and chunks, so that there are many of both, which is never in a hurry."""
     return CudaDevice(
         driver,
         pool,
@@ -90,7 +89,7 @@ def cuda_device(
         piece_bytes=PIECE_BYTES,
         chunk_bytes=CHUNK_BYTES,
         clock=clock,
-        limit_s=limit_s,
+        limit_s=DEADLINE_S,
         kernel=kernel,
     )
 
@@ -103,17 +102,18 @@ def cuda_rig(
     batched: bool = True,
     seed: int = 0,
     clock: Callable[[], float] = time.monotonic,
-    limit_s: float = LIMIT_S,
     kernel: bool = False,
 ) -> Iterator[CudaRig]:
     """The CUDA device; what it leaves behind, and what it did that CUDA forbids, fails the test."""
     driver = DriverModel(World(2, seed), pinned=pinned, batched=batched)
     engine = EngineProcess(driver.world)
-    device = cuda_device(driver, pool, pinned=pinned, clock=clock, limit_s=limit_s, kernel=kernel)
+    device = cuda_device(driver, pool, pinned=pinned, clock=clock, kernel=kernel)
     device.pin(lambda done_bytes: None)
     allocate = partial(GpuMemory, engine)
-    yield CudaRig(device, pool.memory.view, allocate, engine, driver)
-    device.close()
+    try:
+        yield CudaRig(device, pool.memory.view, allocate, engine, driver)
+    finally:  # no thread of it may be found by the tests that follow
+        device.close(DEADLINE_S)
     driver.check_given_back()
 
 
@@ -143,7 +143,7 @@ def stub_rig(
 
     yield Rig(device, pool.memory.view, allocate)
     assert {found.copies for found in device.health()} <= {copies, ""}, "a batch was refused"
-    device.close()
+    device.close(DEADLINE_S)
     things = ("mapped", "locked", "made", "contexts")
     assert [count(batches, thing) for thing in things] == [0] * len(things)
 

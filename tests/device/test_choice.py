@@ -3,8 +3,10 @@
 import ctypes
 import re
 import threading
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +21,7 @@ from kvstow.server.device.cuda.abi import Copy2D, CopyAttributes, IpcHandle, Sid
 from kvstow.server.device.cuda.libcuda import LibCuda
 from kvstow.server.device.handles import HOST, CudaHandle
 from kvstow.server.device.pool import HostPool
-from support.waiting import DEADLINE_S
+from support.waiting import DEADLINE_S, wait_for
 
 NOTHING = "libcuda-that-is-not-there.so"
 WISHES = Wishes(2, 4096, "auto", pinned=True, watchdog_s=60.0, library=NOTHING)
@@ -48,7 +50,20 @@ def test_cuda_that_is_not_wanted_is_not_looked_for(pool: HostPool) -> None:
     choice.device.close()
 
 
+@pytest.fixture
+def _once_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody gives up on what has not begun yet, because it would never be begun then."""
+    result = Future.result
+
+    def result_once_begun(future: "Future[Any]", timeout: float | None = None) -> Any:
+        wait_for(lambda: future.running() or future.done(), "the begin")
+        return result(future, timeout)
+
+    monkeypatch.setattr(Future, "result", result_once_begun)
+
+
 @compiled
+@pytest.mark.usefixtures("_once_begun")
 def test_a_driver_that_does_not_come_up_does_not_keep_the_daemon_from_starting(
     pool: HostPool,
 ) -> None:
@@ -60,8 +75,7 @@ def test_a_driver_that_does_not_come_up_does_not_keep_the_daemon_from_starting(
         assert [thread.name for thread in loaders()] == ["gpu-loader"]
     finally:
         set_hanging("13", False)
-    for thread in loaders():
-        thread.join(DEADLINE_S)
+    wait_for(lambda: loaders() == [], "the end of what hung")
 
 
 def loaders() -> list[threading.Thread]:

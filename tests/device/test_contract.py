@@ -19,6 +19,7 @@ from device.rig import (
 from kvstow.server.core.spans import Segment, Spans, check_segments, join_spans, plan_spans
 from kvstow.server.device.base import DeviceError, Direction, Region
 from kvstow.server.device.faults import Delay, Fail, FaultRule, FaultyDevice, Hold
+from support.waiting import DEADLINE_S
 
 WORLD_SIZE = 2
 BLOCK_COUNTS = [0, 1, 2, 63, 64, 65, 1023, 1024, 1025]
@@ -186,7 +187,7 @@ def test_a_copy_that_is_no_longerwanted_touches_nothing(rig: Rig) -> None:
     rig.store(unwanted, blocks_in_a_row(32, 64), regions)
     rig.store(wanted, blocks_in_a_row(1, 64), regions)
     wanted.wait_end()
-    rig.device.close()
+    rig.device.close(DEADLINE_S)
 
     assert unwanted.ends == []
     assert rig.pool[:64].any()
@@ -226,7 +227,7 @@ def test_a_copy_of_a_closed_region_fails_and_touches_nothing(rig: Rig) -> None:
 
 def test_what_is_submitted_after_close_starts_and_ends_as_failed(rig: Rig) -> None:
     region = rig.device.open_region(rig.allocate(4096).handle, SESSION)
-    rig.device.close()
+    rig.device.close(DEADLINE_S)
     owner = Recorder()
     rig.load(owner, blocks_in_a_row(2, 64), [region])
 
@@ -271,7 +272,7 @@ def test_every_copy_ends_once_whatever_happens_to_it(rig: Rig, seed: int) -> Non
     if seed % 2:  # otherwise it closes in the midst of the orders
         for thread in threads:
             thread.join()
-    device.close()
+    device.close(DEADLINE_S)
     for thread in threads:
         thread.join()
 

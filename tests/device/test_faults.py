@@ -16,7 +16,7 @@ from device.rig import (
 )
 from kvstow.server.device.base import DeviceError, Direction, Region
 from kvstow.server.device.faults import Delay, Fail, FaultRule, FaultyDevice, Hold, RuleId
-from support.waiting import wait_for
+from support.waiting import DEADLINE_S, wait_for
 
 BLOCK_BYTES = 64
 BLOCK_COUNT = 4
@@ -75,7 +75,7 @@ class World:
 def world(rig: Rig) -> Iterator[World]:
     world = World(rig)
     yield world
-    world.device.close()
+    world.device.close(DEADLINE_S)
 
 
 def test_a_held_copy_has_started_and_goes_on_when_released(world: World) -> None:
@@ -133,7 +133,7 @@ def test_a_copy_that_is_not_wanted_is_not_held(world: World) -> None:
     world.wait_held()
 
     assert world.device.held()[0].copy.owner is not unwanted
-    world.device.close()
+    world.device.close(DEADLINE_S)
     assert unwanted.ends == []
 
 
@@ -256,7 +256,7 @@ def test_what_is_held_at_close_ends_as_failed(world: World, fault: Hold | Delay)
     world.device.add(FaultRule(fault))
     owner = world.store()
     world.wait_held()
-    world.device.close()
+    world.device.close(DEADLINE_S)
 
     assert owner.wait_end().failures == [(block, "the device was closed") for block in range(4)]
     assert world.device.held() == ()

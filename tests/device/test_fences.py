@@ -23,7 +23,7 @@ from kvstow.server.device.base import DeviceError, Direction, Fence, Region
 from kvstow.server.device.faults import FaultRule, FaultyDevice, Hold
 from kvstow.server.device.pool import HostPool
 from support.driver_model_world import Event, Stream
-from support.waiting import wait_for
+from support.waiting import DEADLINE_S, wait_for
 
 BLOCKS, BLOCK = 16, 4096
 SPANS = blocks_in_a_row(BLOCKS, BLOCK)
@@ -179,7 +179,7 @@ def test_what_waits_at_close_ends_as_failed(cuda: CudaRig) -> None:
     one = engine(cuda)
     with kernel_held(one):
         owner = one.copy(Direction.LOAD, one.fence)
-        cuda.device.close()
+        cuda.device.close(DEADLINE_S)
         assert {reason for _, reason in owner.wait_end().failures} == {"the device was closed"}
         late = one.copy(Direction.LOAD, None)
         assert late.wait_end().failed == list(range(BLOCKS))

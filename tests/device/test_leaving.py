@@ -2,13 +2,12 @@
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
-from typing import Any
 
 import pytest
 
 from device.conftest import CudaRig, cuda_device, cuda_rig
 from device.rig import SESSION, GpuMemory, Recorder, blocks_in_a_row, make_copy
+from device.waits import Waits
 from kvstow.server.device.base import DeviceBusyError, Direction, Region
 from kvstow.server.device.pool import HostPool
 from support.clock import ManualClock
@@ -18,8 +17,8 @@ from support.waiting import DEADLINE_S, wait_for
 
 BLOCK = 4096
 SPANS = blocks_in_a_row(2, BLOCK)
-LIMIT_S = 0.2
-"""What is given to all GPUs together here."""
+LIMIT_S = DEADLINE_S
+"""What is given to all GPUs together here, and used up at once by what hangs."""
 
 
 @pytest.fixture
@@ -39,29 +38,6 @@ def copy(rig: CudaRig, region: Region, direction: Direction) -> Recorder:
     return owner
 
 
-class Waits:
-    """Adds up how long this thread waited for nothing, by what it asked for and not by a clock."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.seconds = 0.0
-        join, result = threading.Thread.join, Future.result
-
-        def counted_join(thread: threading.Thread, timeout: float | None = None) -> None:
-            join(thread, timeout)
-            if timeout is not None and thread.is_alive():
-                self.seconds += timeout
-
-        def counted_result(future: "Future[Any]", timeout: float | None = None) -> Any:
-            try:
-                return result(future, timeout)
-            except TimeoutError:
-                self.seconds += timeout or 0.0
-                raise
-
-        monkeypatch.setattr(threading.Thread, "join", counted_join)
-        monkeypatch.setattr(Future, "result", counted_result)
-
-
 def test_all_threads_that_hang_share_one_deadline(
     rig: CudaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +47,7 @@ def test_all_threads_that_hang_share_one_deadline(
             copy(rig, region, way) for region in regions for way in Direction for _ in range(2)
         ]
         wait_for(lambda: rig.driver.calls_waiting == len(owners), "eight threads that hang")
-        waits = Waits(monkeypatch)
+        waits = Waits(monkeypatch, rig.driver)
         rig.device.close(LIMIT_S)
         assert waits.seconds <= LIMIT_S
         assert len(rig.driver.mapped()) == 2, "they may still be copied to"
@@ -79,23 +55,9 @@ def test_all_threads_that_hang_share_one_deadline(
     assert all(owner.wait_end().failures == [] for owner in owners)
 
 
-def test_a_gpu_that_hangs_takes_no_time_from_one_that_ends_its_piece(
-    rig: CudaRig, pool: HostPool
-) -> None:
+def test_a_gpu_that_hangs_takes_no_time_from_one_that_ends_its_piece(rig: CudaRig) -> None:
+    """All are told to end before any is waited for: nothing is copied any more by the one, and its threads are gone."""
     stuck, fine = (attach(rig, gpu) for gpu in range(2))
-    with rig.driver.hanging("wait_event", gpu=0):
-        running = copy(rig, stuck, Direction.STORE)
-        wait_for(lambda: rig.driver.calls_waiting, "a call that hangs")
-        rig.device.close(LIMIT_S)
-        late = copy(rig, fine, Direction.STORE).wait_end()
-        assert {reason for _, reason in late.failures} == {"the device was closed"}
-        names = [thread.name for thread in threading.enumerate()]
-        assert [name for name in names if name.startswith("gpu-1-")] == []
-    running.wait_end()
-
-
-def test_all_gpus_end_at_once_and_not_one_after_the_other(rig: CudaRig) -> None:
-    stuck, _ = (attach(rig, gpu) for gpu in range(2))
     closing = threading.Thread(target=rig.device.close, args=[2 * DEADLINE_S])
     with rig.driver.hanging("wait_event", gpu=0):
         running = copy(rig, stuck, Direction.STORE)
@@ -105,8 +67,11 @@ def test_all_gpus_end_at_once_and_not_one_after_the_other(rig: CudaRig) -> None:
             lambda: not any(t.name.startswith("gpu-1-") for t in threading.enumerate()),
             "the end of the threads of the other GPU",
         )
+        late = copy(rig, fine, Direction.STORE).wait_end()
+        assert {reason for _, reason in late.failures} == {"the device was closed"}
         assert closing.is_alive()
     closing.join(DEADLINE_S)
+    assert not closing.is_alive()
     assert running.wait_end().failures == []
 
 
@@ -119,7 +84,7 @@ def test_what_is_not_given_back_in_time_keeps_nobody(
     device.pin(lambda done_bytes: None)
     for gpu in range(2):
         device.open_region(GpuMemory(engine, BLOCK, gpu=gpu).handle, SESSION)
-    waits = Waits(monkeypatch)
+    waits = Waits(monkeypatch, driver)
     with driver.hanging(call, gpu=0):
         device.close(LIMIT_S)
         assert waits.seconds <= LIMIT_S
@@ -127,7 +92,8 @@ def test_what_is_not_given_back_in_time_keeps_nobody(
         with pytest.raises(DeviceBusyError, match="the daemon ends"):
             device.open_region(GpuMemory(engine, BLOCK).handle, SESSION)
     wait_for(lambda: not driver.contexts(), "the GPU to be given back after all")
-    driver.check()
+    device.close(LIMIT_S)  # now its thread ends, too
+    driver.check_given_back()
 
 
 def test_after_the_end_no_gpu_is_used_again(pool: HostPool) -> None:

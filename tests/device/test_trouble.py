@@ -17,6 +17,7 @@ from device.rig import (
     make_copy,
     random_bytes,
 )
+from device.waits import Waits
 from kvstow.server.core.spans import Spans
 from kvstow.server.device.base import DeviceBusyError, DeviceError, Direction, Region
 from kvstow.server.device.pool import HostPool
@@ -28,8 +29,6 @@ SPANS = blocks_in_a_row(BLOCKS, BLOCK)
 """One piece."""
 
 LONG = blocks_in_a_row(64, BLOCK)
-SHORT_S = 0.05
-"""How long a call waits for a GPU that hangs in these tests; longer than one that does not hang takes is not needed."""
 
 
 @pytest.fixture
@@ -73,14 +72,12 @@ def test_a_call_that_hangs_turns_its_gpu_red_and_no_other(
         wait_for(lambda: rig.driver.calls_waiting, "a call that hangs")
         assert healthy(rig) == [True, True]
         clock.advance(WATCHDOG_S + 1)
-        health = rig.device.health()[0]
-        assert (health.healthy, health.trouble) == (
-            False,
-            f"a store of a piece has not returned for {WATCHDOG_S + 1:.0f} s",
-        )
+        wait_for(lambda: healthy(rig) == [False, True], "the other GPU's threads to be at rest")
+        trouble = f"a store of a piece has not returned for {WATCHDOG_S + 1:.0f} s"
+        wait_for(lambda: rig.device.health()[0].trouble == trouble, trouble)
         refused = copy(rig, stuck).wait_end()
         assert {reason for _, reason in refused.failures} == {
-            f"GPU {rig.driver.world.uuids[0]}: {health.trouble}"
+            f"GPU {rig.driver.world.uuids[0]}: {trouble}"
         }
         with pytest.raises(DeviceBusyError, match="has not returned"):
             attach(rig)
@@ -88,7 +85,7 @@ def test_a_call_that_hangs_turns_its_gpu_red_and_no_other(
         assert healthy(rig) == [False, True]
         assert running.ends == []
     assert running.wait_end().failures == []
-    assert healthy(rig) == [True, True]
+    wait_for(lambda: healthy(rig) == [True, True], "both GPUs to be healthy")
     assert copy(rig, stuck).wait_end().failures == []
 
 
@@ -113,12 +110,16 @@ def test_a_large_copy_of_which_a_piece_hangs_ends_when_that_returns(
     with rig.driver.hanging("copy_batch", gpu=0):
         large = copy(rig, region, LONG)
         wait_for(lambda: rig.driver.calls_waiting == 2, "two pieces that hang")
+        behind = copy(rig, region)
         clock.advance(WATCHDOG_S + 1)
-        wait_for(lambda: rig.device.queue_depth(Direction.STORE) == 1, "what is left of it")
+        assert behind.wait_end().failed == [0, 1], (
+            "what is left of the large one has failed before"
+        )
         assert large.ends == []
+        assert rig.device.queue_depth(Direction.STORE) == 1
     end = large.wait_end()
-    assert end.copied_bytes > 0
-    assert end.copied_bytes + BLOCK * len(end.failed) >= LONG.size_bytes
+    assert end.copied_bytes == 2 * SPANS.size_bytes
+    assert end.failed == list(range(2 * BLOCKS, 64))
 
 
 def test_a_copy_whose_fence_is_being_asked_for_stays_until_the_answer(
@@ -142,45 +143,49 @@ def test_a_copy_whose_fence_is_being_asked_for_stays_until_the_answer(
     assert asked.wait_end().failures == []
 
 
+@pytest.fixture
+def waits(rig: CudaRig, monkeypatch: pytest.MonkeyPatch) -> Waits:
+    """Nobody waits long for a GPU that hangs."""
+    return Waits(monkeypatch, rig.driver)
+
+
+@pytest.mark.usefixtures("waits")
 def test_an_attach_gives_up_on_a_gpu_that_hangs_and_what_opens_late_is_closed(
-    pool: HostPool, clock: ManualClock
+    rig: CudaRig,
 ) -> None:
-    with cuda_rig(pool, clock=clock, limit_s=SHORT_S) as rig:
-        with (
-            rig.driver.hanging("open_memory", gpu=0),
-            pytest.raises(DeviceBusyError, match=r"gpu-0 did not map engine memory within"),
-        ):
-            attach(rig)
-        wait_for(lambda: rig.driver.calls["close_memory"], "the close of what opened late")
-        assert rig.driver.mapped() == []
+    with (
+        rig.driver.hanging("open_memory", gpu=0),
+        pytest.raises(DeviceBusyError, match=r"gpu-0 did not map engine memory within"),
+    ):
+        attach(rig)
+    wait_for(lambda: rig.driver.calls["close_memory"], "the close of what opened late")
+    wait_for(lambda: rig.driver.mapped() == [], "the end of that")
 
 
-def test_an_attach_that_was_not_begun_in_time_never_is(pool: HostPool, clock: ManualClock) -> None:
-    with cuda_rig(pool, clock=clock, limit_s=SHORT_S) as rig:
-        _, region = attach(rig)
-        with rig.driver.hanging("close_memory", gpu=0):
-            with pytest.raises(DeviceBusyError, match="did not unmap engine memory yet"):
-                rig.device.close_region(region)
-            with pytest.raises(DeviceBusyError):
-                attach(rig)
-        rig.device.close_region(region)  # asked again, it is closed once
-        assert rig.driver.calls["open_memory"] == 1
-        assert rig.driver.calls["close_memory"] == 1
-        with pytest.raises(DeviceError, match="not open"):
+@pytest.mark.usefixtures("waits")
+def test_an_attach_that_was_not_begun_in_time_never_is(rig: CudaRig) -> None:
+    _, region = attach(rig)
+    with rig.driver.hanging("close_memory", gpu=0):
+        with pytest.raises(DeviceBusyError, match="did not unmap engine memory yet"):
             rig.device.close_region(region)
+        with pytest.raises(DeviceBusyError):
+            attach(rig)
+    rig.device.close_region(region)  # asked again, it is closed once
+    assert rig.driver.calls["open_memory"] == 1
+    assert rig.driver.calls["close_memory"] == 1
+    with pytest.raises(DeviceError, match="not open"):
+        rig.device.close_region(region)
 
 
-def test_a_region_that_is_slow_to_close_is_forgotten_when_nobody_asks_again(
-    pool: HostPool, clock: ManualClock
-) -> None:
-    with cuda_rig(pool, clock=clock, limit_s=SHORT_S) as rig:
-        _, region = attach(rig)
-        with rig.driver.hanging("close_memory", gpu=0):
-            with pytest.raises(DeviceBusyError):
-                rig.device.close_region(region)
-            gone = weakref.ref(region)
-            del region
-        wait_for(lambda: gone() is None, "a region that nobody refers to")
+@pytest.mark.usefixtures("waits")
+def test_a_region_that_is_slow_to_close_is_forgotten_when_nobody_asks_again(rig: CudaRig) -> None:
+    _, region = attach(rig)
+    with rig.driver.hanging("close_memory", gpu=0):
+        with pytest.raises(DeviceBusyError):
+            rig.device.close_region(region)
+        gone = weakref.ref(region)
+        del region
+    wait_for(lambda: gone() is None, "a region that nobody refers to")
 
 
 def test_a_copy_that_the_driver_refuses_fails_alone(rig: CudaRig) -> None:
