@@ -1,7 +1,9 @@
 """What the tests of all devices need: owners that remember, engine memory, and copies of it."""
 
+import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -123,6 +125,16 @@ class GpuMemory:
 
     def write(self, content: Bytes) -> None:
         self._view[:] = content
+
+
+def open_files() -> set[tuple[int, int]]:
+    """The files that descriptors of this process stand for, by device and inode."""
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the one that listed them, or one that another thread has closed
+            status = os.fstat(int(descriptor))
+            found.add((status.st_dev, status.st_ino))
+    return found
 
 
 def random_bytes(size_bytes: int, seed: int = 0) -> Bytes:

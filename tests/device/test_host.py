@@ -17,6 +17,7 @@ from device.rig import (
     Recorder,
     Rig,
     blocks_in_a_row,
+    open_files,
     random_bytes,
 )
 from kvstow.server.core.spans import Segment, Spans, plan_spans
@@ -128,13 +129,12 @@ def test_closed_memory_is_unmapped_when_its_last_copy_has_ended(
 
 
 def test_a_region_takes_no_descriptor(host_rig: Rig, shared_memory: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
-    for number in range(3):
-        host_rig.device.open_region(
-            EngineFile(shared_memory / f"engine-{number}", PAGE).handle, SESSION
-        )
+    handle = _file(shared_memory / "engine")
+    status = os.stat(handle.path)
+    region = host_rig.device.open_region(handle, SESSION)
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert region.size_bytes == PAGE
+    assert (status.st_dev, status.st_ino) not in open_files()
 
 
 @dataclass(frozen=True)

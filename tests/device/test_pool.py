@@ -1,6 +1,5 @@
 """The host pool is there in full, or not at all with the reason; it leaves nothing behind."""
 
-import contextlib
 import ctypes
 import mmap
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from device.rig import open_files
 from kvstow.server.device import pool as pool_module
 from kvstow.server.device.base import DeviceError
 from kvstow.server.device.files import lies_in_memory
@@ -21,15 +21,6 @@ from kvstow.server.device.pool import POPULATE_BYTES, HostPool, check_capacity
 
 MIB = 1 << 20
 MAPS = Path("/proc/self/maps")
-
-
-def open_inodes() -> set[int]:
-    """The files that descriptors of this process stand for."""
-    found = set()
-    for descriptor in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):  # the one that listed them
-            found.add(os.fstat(int(descriptor)).st_ino)
-    return found
 
 
 def resident_bytes(pool: HostPool) -> int:
@@ -84,12 +75,13 @@ def test_the_pool_stays_out_of_core_files() -> None:
 def test_nobody_else_can_open_the_pool(shared_memory: Path, in_directory: bool) -> None:
     """A descriptor of it would have a name under /proc that an engine could attach as its own memory."""
     pool = HostPool(MIB, shared_memory if in_directory else None)
-    inode = re.search(
-        rf"^{pool.memory.address:x}-\S+ \S+ \S+ \S+ (\d+)", MAPS.read_text(), re.MULTILINE
+    mapped = re.search(
+        rf"^{pool.memory.address:x}-\S+ \S+ \S+ (\w+):(\w+) (\d+)", MAPS.read_text(), re.MULTILINE
     )
 
-    assert inode is not None
-    assert int(inode[1]) not in open_inodes()
+    assert mapped is not None
+    major, minor, inode = mapped.groups()
+    assert (os.makedev(int(major, 16), int(minor, 16)), int(inode)) not in open_files()
     pool.close()
 
 
