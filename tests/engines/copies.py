@@ -22,6 +22,7 @@ class Faults:
         quick: copies end while the workers are at work on the step that began them.
         reset_owed: a reset was not answered; nothing is found until it was made.
         max_keys: in one call.
+        max_transfers: that have not ended.
         seen: keys that were offered to a picky daemon.
     """
 
@@ -33,6 +34,7 @@ class Faults:
     quick: bool = False
     reset_owed: bool = False
     max_keys: int = 6
+    max_transfers: int = 1024
     seen: set[Name] = field(default_factory=set)
 
     def declines(self, name: Name) -> bool:

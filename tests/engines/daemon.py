@@ -63,7 +63,7 @@ class SimulatedSession:
     # What an engine calls.
 
     def snapshot(self) -> Snapshot:
-        terms = Terms(max_keys=self.faults.max_keys)
+        terms = Terms(max_keys=self.faults.max_keys, max_transfers=self.faults.max_transfers)
         return Snapshot(self.state, self.ticket, self.generation, terms)
 
     def counters(self) -> Counters:
@@ -229,6 +229,8 @@ class SimulatedSession:
             raise Refused("STALE_GENERATION", "too old", "", {})
         if self.ticket not in self.attached:
             raise Refused("NOT_ATTACHED", "a rank is missing", "", {})
+        if len(self.copies) >= self.faults.max_transfers:
+            raise Refused("TOO_MANY_TRANSFERS", "too many are under way", "", {})
         return None
 
     def _count(self, keys: Keys) -> None:

@@ -139,6 +139,53 @@ def test_a_load_that_is_refused_is_computed_and_holds_nothing(engine: SimulatedE
     assert not engine.session.leases
 
 
+def test_more_loads_than_the_daemon_takes_wait_for_their_turn() -> None:
+    engine = SimulatedEngine(LARGE)
+    prompts = [bytes([first, *PROMPT]) for first in range(10)]
+    for prompt in prompts:
+        run(engine, prompt)
+    assert engine.pool.reset()
+    engine.half.take_counts()
+    engine.session.faults.max_transfers = 8
+    again = [engine.add(prompt, 0, False) for prompt in prompts]
+    engine.step()
+    engine.step()
+    assert len(engine.session.copies) == 2, "half is for stores, a quarter for reports"
+    step_until(engine, lambda: all(request.stage is Stage.OVER for request in again))
+    counts = engine.half.take_counts()
+    assert counts["loaded_blocks"] == 10 * 5
+    assert "failed_loads" not in counts
+
+
+def test_stores_that_do_not_end_leave_room_for_loads() -> None:
+    engine = SimulatedEngine(LARGE)
+    run(engine, PROMPT)
+    assert engine.pool.reset()
+    engine.session.faults.max_transfers = 8
+    writer = engine.add(bytes(range(50, 61)), 60, False)
+    for _ in range(MOST_STEPS // 4):
+        engine.step()
+    assert len(engine.session.copies) == 4
+    reader = engine.add(PROMPT, 0, False)
+    engine.step()
+    engine.step()
+    assert len(engine.session.copies) == 5
+    step_until(engine, lambda: reader.stage is writer.stage is Stage.OVER)
+    assert "failed_loads" not in engine.half.take_counts()
+
+
+@pytest.mark.parametrize("max_transfers", [1, 3])
+def test_a_daemon_that_takes_few_transfers_is_asked_for_one_at_a_time(max_transfers: int) -> None:
+    engine = SimulatedEngine(LARGE)
+    engine.session.faults.max_transfers = max_transfers
+    run(engine, PROMPT)
+    assert stored_keys(engine) == full_keys(PROMPT, 10)
+    assert engine.pool.reset()
+    again = run(engine, PROMPT)
+    assert again.num_computed_tokens >= 10
+    assert engine.half.take_counts()["loaded_blocks"] == 5
+
+
 def test_a_store_that_is_refused_is_made_later(engine: SimulatedEngine) -> None:
     request = engine.add(PROMPT, 60, False)
     refusal = Refused("NOT_ATTACHED", "a rank is missing", "", {})

@@ -70,10 +70,13 @@ class Opener:
             except KvstowError:
                 calls.tell(calls.cache.CloseSession, _close(ticket), ticket.boot_id, self._limit_s)
                 raise
-            terms = Terms(opened.space_id, info.limits.max_keys_per_call)
+            limits = info.limits
+            terms = Terms(
+                opened.space_id, limits.max_keys_per_call, limits.max_transfers_per_session
+            )
             self._standing.open(ticket, opened.generation, terms)
         # A daemon that keeps few reports must hear of each more often, or it takes no more work.
-        every = max(1, min(ACKNOWLEDGE_EVERY, info.limits.max_transfers_per_session // 4))
+        every = max(1, min(ACKNOWLEDGE_EVERY, terms.max_transfers // 4))
         return Cursor(every=every)
 
     def is_alive(self, ticket: Ticket) -> bool | None:

@@ -2,6 +2,7 @@
 
     waiting ------> running ------> ended ------> reported, in exactly one step
        |  sent, when no store reads its blocks      ^
+       |  and few enough others run                 |
        +--------------------------------------------+
          its request is over, or the daemon did not take it
 
@@ -87,6 +88,11 @@ class Load:
         return [block for part in self.parts for block in part.numbers]
 
     @property
+    def under_way(self) -> int:
+        """How many of its transfers have not ended."""
+        return sum(not part.has_ended for part in self.parts)
+
+    @property
     def contents(self) -> Iterator[tuple[int, Name]]:
         """Its blocks, and what they are to hold."""
         for part in self.parts:
@@ -149,7 +155,7 @@ class Loads:
                 self._session.cancel(*(each for each in transfers if each is not None))
 
     def send(self, overwritten: Collection[int], step: int, ended_step: int) -> None:
-        """Send those whose blocks nobody reads or writes.
+        """Send those whose blocks nobody reads or writes, as many as the daemon is sure to take.
 
         Args:
             overwritten: blocks that the workers write in this step.
@@ -157,6 +163,7 @@ class Loads:
             ended_step: the last one that all workers have done.
         """
         waiting, self._waiting = self._waiting, []
+        room = self._room()
         for load in waiting:
             if not load.wanted:
                 self._ended.append((load, EndedLoad(load.tracked.request.request_id)))
@@ -166,11 +173,12 @@ class Loads:
                 load.after = step - 1
             if not set(numbers).isdisjoint(overwritten):
                 load.after = step
-            if load.after > ended_step or self._blocks.readers(numbers):
+            if room <= 0 or load.after > ended_step or self._blocks.readers(numbers):
                 self._waiting.append(load)
             else:
                 for part in load.parts:
                     self._send(part)
+                room -= load.under_way
                 self._running.append(load)
         self.settle()
 
@@ -191,6 +199,12 @@ class Loads:
                 if self._keys.get(key) is load:
                     del self._keys[key]
         return tuple(report for _, report in ended)
+
+    def _room(self) -> int:
+        """How many more transfers may be under way. Stores take half of what the daemon takes, and a quarter is for
+        reports that are not acknowledged yet; besides, each costs the step that sends it."""
+        most = max(1, self._session.snapshot().terms.max_transfers // 4)
+        return most - sum(load.under_way for load in self._running)
 
     def _send(self, part: Part) -> None:
         try:

@@ -176,7 +176,11 @@ class Stores:
         return stored
 
     def _is_full(self) -> bool:
-        return bool(self._flights) and self._last_number - self._flights[0].number >= SLOTS // 2
+        """Whether half of the board is used, or half of what the daemon takes: the rest is for loads and for reports."""
+        if not self._flights:
+            return False
+        most = min(SLOTS, self._session.snapshot().terms.max_transfers) // 2
+        return self._last_number - self._flights[0].number + 1 >= most
 
     def _put_off_all(self) -> None:
         offers = list(self._batch.values())
