@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvstow.client import Client
+from support.client_engine import PATIENT
 from support.kvstowd import COMMAND, environment, running_kvstowd
 
 
@@ -67,9 +68,13 @@ def test_a_pool_that_this_machine_cannot_give_is_one_line_with_the_numbers(
 
 
 def test_a_pool_that_cannot_be_does_not_hide_what_else_is_wrong() -> None:
-    checked = check_config("--pool-size=64TiB", "--polcy=lru")
+    checked = check_config(
+        "--pool-size=64TiB", "--polcy=lru", "--tokens=/nowhere", "--socket-owner=no-such-user"
+    )
     assert [line.partition(":")[0] for line in checked.stderr.splitlines()[1:]] == [
         "--polcy",
+        "tokens",
+        "socket_owner",
         "pool_size",
     ]
 
@@ -84,7 +89,7 @@ def test_the_settings_in_force_are_one_event_and_are_shown(directory: Path) -> N
     with running_kvstowd(directory, policy="arc") as daemon:
         (line,) = [line for line in daemon.lines if line["event"] == "settings"]
         assert (line["policy"], line["pool_size"], line["max_keys"]) == ("arc", "1MiB", "8192")
-        with Client(daemon.target) as client:
+        with Client(daemon.target, PATIENT) as client:
             shown = {found.name: found for found in client.administration.settings()}
     assert (shown["policy"].value, shown["policy"].source) == ("arc", "flag")
     assert (shown["max_keys"].value, shown["max_keys"].source) == ("8192", "default")

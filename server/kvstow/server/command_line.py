@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
@@ -56,12 +56,15 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(message.removeprefix("argument ")) from None
 
 
-def load(arguments: Sequence[str]) -> Config:
+def load(
+    arguments: Sequence[str], examine: Callable[[Config], Iterable[str]] = lambda _: ()
+) -> Config:
     """Read the settings.
 
     Args:
         arguments: the command line without the program's name. `--help` and `--version` end the process, as usual; with
             `--check-config` the pool has to be one that this machine could give, though perhaps not now.
+        examine: says what else is wrong, of settings that can be read.
 
     Raises:
         ConfigError: something is wrong; names all of it.
@@ -80,7 +83,7 @@ def load(arguments: Sequence[str]) -> Config:
         raise ConfigError(f"config: {path} is not TOML: {error}") from None
     except (OSError, SettingsError) as error:
         raise ConfigError(f"config: {error}") from None
-    mistakes = [*_unknown_flags(parser.unknown)]
+    mistakes = [*_unknown_flags(parser.unknown), *examine(config)]
     if CHECK_CONFIG in arguments:
         mistakes += _capacity(config)
     if mistakes:

@@ -37,7 +37,7 @@ from kvstow.server.logs import set_up_logging
 from kvstow.server.metrics import Metrics
 from kvstow.server.metrics_server import MetricsServer, MetricsTls
 from kvstow.server.notify import ServiceManager
-from kvstow.server.rpc.options import ServerOptions, server_options
+from kvstow.server.rpc.options import ServerOptions, server_options, unusable
 from kvstow.server.rpc.probes import ProbePort
 from kvstow.server.rpc.server import RpcServer
 from kvstow.server.rpc.unix_socket import SocketError
@@ -84,7 +84,7 @@ def main() -> int:
     """Run the daemon with the process's command line; returns the exit code."""
     arguments = sys.argv[1:]
     try:
-        config = load(arguments)
+        config = load(arguments, unusable)
         settings = effective(config, arguments, os.environ)
         options = server_options(config, settings)
     except (ConfigError, CredentialError, SocketError) as error:

@@ -1,6 +1,6 @@
 """How the server is reached, as its settings say."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -88,6 +88,14 @@ def server_options(config: Config, settings: Settings) -> ServerOptions:
         access=access,
         settings=settings,
     )
+
+
+def unusable(config: Config) -> Iterator[str]:
+    """What is wrong with the files, users and groups that settings name."""
+    try:
+        server_options(config, ())
+    except CredentialError as error:
+        yield str(error)
 
 
 def _tried(read: Callable[[], _T], mistakes: list[str]) -> _T | None:
