@@ -31,8 +31,8 @@ FILE = Path("/etc/file")
     [
         (Credentials(cert_file=FILE), "unix:/run/s", "go together"),
         (Credentials(ca_file=FILE, key_file=FILE), "host:1", "go together"),
-        (Credentials(cert_file=FILE, key_file=FILE), "host:1", "needs TLS"),
-        (Credentials(token_file=FILE), "host:1", "would travel to host:1 unencrypted"),
+        (Credentials(cert_file=FILE, key_file=FILE), "host:1", r"needs TLS: .*KVSTOW_CA_FILE"),
+        (Credentials(token_file=FILE), "host:1", r"travel to host:1 unencrypted: .*--ca-file"),
         (Credentials(token_file=FILE), "10.0.0.1:1", "unencrypted"),
         (Credentials(token_file=FILE), "127.0.0.1.example.com:1", "unencrypted"),
     ],

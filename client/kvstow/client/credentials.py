@@ -24,6 +24,10 @@ VARIABLES = {
 }
 """Where `Credentials.from_environment` looks."""
 
+_NAME_A_CA = (
+    "name the file of the daemon's authorities "
+    f"(`kvstow --ca-file`, {VARIABLES['ca_file']} or Credentials(ca_file=...))"
+)
 AUTHORIZATION_KEY = "authorization"
 LOOK_S = 1.0
 """How often the file of a token is looked at, at most."""
@@ -58,13 +62,9 @@ class Credentials:
         if (self.cert_file is None) != (self.key_file is None):
             raise ValueError("a certificate and its key go together; give both files or none")
         if self.cert_file is not None and self.ca_file is None:
-            raise ValueError(
-                "a client's certificate needs TLS: give the daemon's authorities, too"
-            )
+            raise ValueError(f"a client's certificate needs TLS: {_NAME_A_CA}")
         if self.token_file is not None and self.ca_file is None and not is_local(target):
-            raise ValueError(
-                f"a token would travel to {target} unencrypted: give the daemon's authorities"
-            )
+            raise ValueError(f"a token would travel to {target} unencrypted: {_NAME_A_CA}")
 
 
 class Token:
