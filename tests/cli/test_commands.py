@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from cli.running import ask, run
 from kvstow.cli.app import app
 from kvstow.client import Client, Identity
-from support.client_engine import BLOCK_BYTES, IDENTITY, ClientEngine
+from support.client_engine import BLOCK_BYTES, IDENTITY, PATIENT, ClientEngine
 from support.kvstowd import Kvstowd
 from support.users import without_privileges
 from support.waiting import wait_for
@@ -35,6 +35,7 @@ def test_sessions(daemon: Kvstowd, engine: ClientEngine) -> None:
 
 def test_transfers(daemon: Kvstowd, engine: ClientEngine) -> None:
     assert ask(daemon, "transfers") == {"total_count": 0, "transfers": []}
+    assert run(daemon, "transfers").stdout.startswith("transfers: none\n")
     with daemon.held_stores():
         engine.begin_store([5, 6], [5, 6])
         engine.begin_store([7], [7])
@@ -64,7 +65,7 @@ def test_what_an_engine_calls_itself_is_no_markup(daemon: Kvstowd) -> None:
     identity = Identity()
     identity.CopyFrom(IDENTITY)
     identity.model = name
-    with Client(daemon.target) as client, client.open(identity, name):
+    with Client(daemon.target, PATIENT) as client, client.open(identity, name):
         for words in (["spaces"], ["sessions"], ["top", "--count", "1", "--interval", "0.1"]):
             result = run(daemon, *words)
             assert result.exit_code == 0, result.output

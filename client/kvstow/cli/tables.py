@@ -137,7 +137,8 @@ def sessions_table(sessions: Iterable[admin_pb2.Session]) -> Listing:
 
 def transfers_table(listed: admin_pb2.ListTransfersResponse) -> Listing:
     """The oldest transfers that have not ended."""
-    shown = f"the {len(listed.transfers)} oldest of {listed.total_count}"
+    total = listed.total_count
+    shown = f"the {len(listed.transfers)} oldest of {total}" if total else "none"
     listing = Listing(
         f"transfers: {shown}",
         {
