@@ -144,7 +144,8 @@ class Accounts:
         account = (identity.tenant, identity.model)
         if account not in self.sums and len(self.sums) >= ACCOUNT_LIMIT:
             account = OTHERS
-        self.sums.setdefault(account, SpaceCounters())
+        if account not in self.sums:
+            self.sums[account] = SpaceCounters()
         return account
 
     def add(self, identity: Identity, counters: SpaceCounters) -> Account:
