@@ -6,7 +6,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc  # type: ignore[import-untyped]
 from structlog.testing import capture_logs
 
+from client.faults import STORE, held
 from kvstow.server.notify import ServiceManager
 from kvstow.server.process import HEALTH_PERIOD_S
 from support.client_engine import connected_engine
@@ -45,6 +47,15 @@ def hear_until(heard: socket.socket, last: str) -> list[str]:
     return messages
 
 
+def forget(heard: socket.socket) -> None:
+    """Read what was said until now. A socket may take no more than ten messages, and the rest is lost."""
+    heard.setblocking(False)
+    with suppress(BlockingIOError):
+        while heard.recv(4096):
+            pass
+    heard.settimeout(DEADLINE_S)
+
+
 def test_the_service_manager_hears_of_the_start_the_life_and_the_drain(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,8 +68,10 @@ def test_the_service_manager_hears_of_the_start_the_life_and_the_drain(
                 "READY=1\nSTATUS=ready",
             ]
             assert hear_until(heard, "WATCHDOG=1") == ["WATCHDOG=1"]
-            with connected_engine(daemon.target) as engine, daemon.held_stores():
+            with connected_engine(daemon.target) as engine, held(daemon, STORE) as wait_held:
                 engine.begin_store([1], [0])
+                wait_held()
+                forget(heard)
                 daemon.terminate()
                 assert hear_until(heard, "STOPPING=1")[-1] == "STOPPING=1\nSTATUS=draining"
                 assert daemon.process.poll() is None
@@ -81,10 +94,7 @@ def test_a_daemon_that_found_a_bug_in_itself_is_silent_and_not_live(
         gate.touch()
         not_serving = health_pb2.HealthCheckResponse.NOT_SERVING
         wait_for(lambda: probe(port, "liveness") == not_serving, "the end of liveness")
-        heard.setblocking(False)
-        with suppress(BlockingIOError):
-            while heard.recv(4096):
-                pass  # what was said before
+        forget(heard)
         heard.settimeout(3 * HEALTH_PERIOD_S)
         with pytest.raises(TimeoutError):
             heard.recv(4096)
@@ -93,7 +103,7 @@ def test_a_daemon_that_found_a_bug_in_itself_is_silent_and_not_live(
 
 
 def test_a_manager_may_listen_in_the_abstract_namespace() -> None:
-    name = f"kvstow-test-{os.getpid()}"
+    name = f"kvstow-test-{uuid.uuid4()}"
     with manager_socket(f"\0{name}") as heard:
         ServiceManager({"NOTIFY_SOCKET": f"@{name}"}).ready()
         assert heard.recv(4096) == b"READY=1\nSTATUS=ready"
@@ -146,8 +156,9 @@ def test_the_probe_port_says_what_the_socket_says(directory: Path) -> None:
     with running_kvstowd(directory, **settings) as daemon:
         port = daemon.wait_line("health served")["port"]
         assert [probe(port, name) for name in ("", "liveness", "device")] == [serving] * 3
-        with connected_engine(daemon.target) as engine, daemon.held_stores():
+        with connected_engine(daemon.target) as engine, held(daemon, STORE) as wait_held:
             engine.begin_store([1], [0])
+            wait_held()
             daemon.terminate()
             wait_for(lambda: probe(port, "") == not_serving, "the end of readiness")
             assert probe(port, "liveness") == serving
@@ -166,10 +177,24 @@ def test_the_probe_port_serves_nothing_else(directory: Path, method: str) -> Non
             assert "UNIMPLEMENTED" in str(refused.value)
 
 
-def check_health(directory: Path, **variables: str) -> tuple[int, str]:
+HEALTH_CHECK = ("-m", "kvstow.server.rpc.health_check")
+PATIENTLY = (
+    "-c",
+    """
+import sys
+from kvstow.server.rpc import health_check
+health_check._ANSWER_S = 60
+sys.exit(health_check.main())
+""",
+)
+
+
+def check_health(
+    directory: Path, *, how: Sequence[str] = PATIENTLY, **variables: str
+) -> tuple[int, str]:
     """The health check of the image; returns its exit code and what it said."""
     checked = subprocess.run(
-        [sys.executable, "-m", "kvstow.server.rpc.health_check"],
+        [sys.executable, *how],
         env=environment() | (variables or {"KVSTOW_SOCKET": f"{directory}/kvstow.sock"}),
         check=False,
         capture_output=True,
@@ -181,16 +206,17 @@ def check_health(directory: Path, **variables: str) -> tuple[int, str]:
 def test_the_health_check_of_containers_asks_whether_the_daemon_takes_work(
     directory: Path,
 ) -> None:
-    code, said = check_health(directory)
+    code, said = check_health(directory, how=HEALTH_CHECK)
     assert code == 1
     assert "does not answer" in said
     with (
         running_kvstowd(directory, debug_service=True) as daemon,
         connected_engine(daemon.target) as engine,
-        daemon.held_stores(),
+        held(daemon, STORE) as wait_held,
     ):
         assert check_health(directory) == (0, "SERVING\n")
         engine.begin_store([1], [0])
+        wait_held()
         daemon.terminate()
         wait_for(lambda: not daemon.serving(), "the end of readiness")
         assert check_health(directory) == (1, "NOT_SERVING\n")
@@ -236,8 +262,9 @@ def test_process_1_ends_with_the_second_signal(
     with running_kvstowd(directory, debug_service=True) as daemon:
         children = Path(f"/proc/{daemon.process.pid}/task/{daemon.process.pid}/children")
         (process_1,) = children.read_text().split()
-        with connected_engine(daemon.target) as engine, daemon.held_stores():
+        with connected_engine(daemon.target) as engine, held(daemon, STORE) as wait_held:
             engine.begin_store([1], [0])
+            wait_held()
             os.kill(int(process_1), signal.SIGTERM)
             daemon.wait_line("draining; a second signal ends the process at once")
             os.kill(int(process_1), signal.SIGTERM)
