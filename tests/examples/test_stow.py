@@ -11,9 +11,10 @@ from examples.engine.engine import Engine
 from examples.engine.memory import KvLayout, KvMemory
 from examples.engine.prefix import BLOCK_TOKENS, chain_hashes
 from examples.engine.request import Answer, Request
-from examples.engine.stow import BUDGETS, StowCache, open_session
+from examples.engine.stow import StowCache, open_session
 from examples.engine.weights import TINY, random_weights
 from kvstow.client import Callbacks, Client, Session, SessionState
+from support.client_engine import PATIENT
 
 WEIGHTS = random_weights()
 DOCUMENT = [7 * place % 251 for place in range(10 * BLOCK_TOKENS)]
@@ -32,10 +33,10 @@ def running_daemon(directory: Path) -> Iterator[DaemonProcess]:
 
 @contextmanager
 def running_engine(directory: Path) -> Iterator[tuple[Engine, Session]]:
-    """An engine whose daemon is, or will be, in this directory."""
+    """An engine whose daemon is, or will be, in this directory; a busy machine makes no miss of a hit."""
     with (
         closing(KvMemory(KvLayout.for_model(TINY, 64))) as memory,
-        Client(f"unix:{directory / 'kvstow.sock'}", BUDGETS) as client,
+        Client(f"unix:{directory / 'kvstow.sock'}", PATIENT) as client,
         open_session(client, WEIGHTS, memory, "engine", Callbacks()) as session,
     ):
         yield Engine(WEIGHTS, memory, StowCache(session)), session
@@ -68,6 +69,7 @@ def test_a_daemon_that_goes_is_a_miss_and_one_that_comes_is_used(
             wait_for(lambda: session.state is SessionState.OPEN, "the session is open")
             engine.generate(REQUEST)
             assert engine.drain(60)
+        wait_for(lambda: session.state is not SessionState.OPEN, "the session is lost")
         alone = engine.generate(Request(REQUEST.prompt, 20, reads_cache=False))
         assert alone.tokens == answer.tokens
         assert engine.drain(60)
@@ -83,17 +85,21 @@ def test_what_was_begun_before_a_reset_neither_stores_nor_finds_anything_after_i
     tmp_path: Path,
 ) -> None:
     hashes = chain_hashes(DOCUMENT)[:4]
-    with running_daemon(tmp_path) as daemon, running_engine(tmp_path) as (engine, session):
+    with (
+        running_daemon(tmp_path) as daemon,
+        Client(daemon.target, PATIENT) as administrator,
+        running_engine(tmp_path) as (engine, session),
+    ):
         begun = StowCache(session).begin()
-        (space,) = daemon.client.administration.spaces()
-        daemon.client.administration.reset_space(space.space_id)
+        (space,) = administrator.administration.spaces()
+        administrator.administration.reset_space(space.space_id)
         assert not begun.store(hashes, [0, 1, 2, 3]).result(60)
         with running_engine(tmp_path) as (other, _):
             other.generate(REQUEST)
             assert other.drain(60)
             assert StowCache(session).count(hashes) == 4
         assert begun.lookup(hashes) == 0
-        wait_for(lambda: not daemon.client.administration.leases().total_count, "no lease is left")
+        wait_for(lambda: not administrator.administration.leases().total_count, "no lease is left")
         assert StowCache(session).begin().generation != begun.generation
         assert engine.generate(REQUEST).external_tokens == len(DOCUMENT)
 

@@ -1,5 +1,6 @@
 """What the vLLM demo asks a server, and what it claims of the answers; a stub stands for vLLM."""
 
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,14 +23,26 @@ Started = Callable[[int, int], Server]
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Started]:
-    """Starts stubs that have so many tokens cached, and so many of those from kvstow."""
+    """Starts stubs that have so many tokens cached, and so many of those from kvstow.
+
+    Nobody else gets their ports: they are bound here, for whoever shares them.
+    """
     with ExitStack() as cleanup:
+
+        def port() -> int:
+            bound = cleanup.enter_context(socket.socket())
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            bound.bind(("127.0.0.1", 0))
+            return int(bound.getsockname()[1])
 
         def start(cached: int, external: int) -> Server:
             def command(model: Path, target: str, port: int) -> list[str]:
                 return [sys.executable, str(STUB), str(port), str(cached), str(external)]
 
-            with patch.object(demo_server, "_command", command):
+            with (
+                patch.object(demo_server, "_command", command),
+                patch.object(demo_server, "_free_port", port),
+            ):
                 server = Server(Path("model"), "unix:/nowhere", tmp_path / "log")
             cleanup.callback(server.kill)
             server.wait_ready()

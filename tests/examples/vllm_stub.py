@@ -49,4 +49,10 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
 
-ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
+class Server(ThreadingHTTPServer):
+    """Listens on a port that whoever started it keeps for it."""
+
+    allow_reuse_port = True
+
+
+Server(("127.0.0.1", PORT), Handler).serve_forever()
