@@ -16,10 +16,11 @@ from kvstow.server.core.errors import (
 from kvstow.server.core.requests import RankMemory
 from kvstow.server.core.types import Group, Layout, TransferId, TransferState
 from kvstow.server.device.handles import CudaHandle, RankHandles
+from support.clock import ManualClock
 from support.daemons import Rig, running_daemon
 from support.driver_model_world import Event
 from support.engine import BLOCK_COUNT, ONE_RANK, Engine, identity, keys
-from support.machines import GpuMachine, GpuPlace
+from support.machines import WATCHDOG_S, GpuMachine, GpuPlace
 from support.memory import FENCES, RankGpu
 from support.processes import slow_to_end
 from support.waiting import wait_for
@@ -29,9 +30,15 @@ TWO_RANKS = Layout("float32", 16, 2, "", (Group((512,)),))
 
 
 @pytest.fixture
-def machine() -> GpuMachine:
-    """Two GPUs, and a watchdog that a test can wait for."""
-    return GpuMachine(gpu_count=2, watchdog_s=0.05)
+def clock() -> ManualClock:
+    """By which the watchdog counts: how long a call takes on a busy machine says nothing of the GPU."""
+    return ManualClock()
+
+
+@pytest.fixture
+def machine(clock: ManualClock) -> GpuMachine:
+    """Two GPUs, and a watchdog whose time passes when a test says so."""
+    return GpuMachine(gpu_count=2, limit_s=600.0, clock=clock)
 
 
 @pytest.fixture
@@ -141,13 +148,20 @@ def test_what_was_stored_behind_a_fence_that_the_end_of_its_engine_let_go_is_not
         assert engine.hits(keys(9)).hit_count == 1
 
 
+def wait_stuck(machine: GpuMachine, clock: ManualClock) -> None:
+    """Wait until a call hangs, and let more time pass than it may take."""
+    wait_for(lambda: machine.driver.calls_waiting, "a call that hangs")
+    clock.advance(WATCHDOG_S + 1)
+
+
 def test_a_gpu_that_hangs_is_named_and_only_its_sessions_find_nothing(
-    rig: Rig, machine: GpuMachine
+    rig: Rig, machine: GpuMachine, clock: ManualClock
 ) -> None:
     hanging, well = on_gpu(rig, machine, 0), on_gpu(rig, machine, 1)
     hanging.store(keys(1), [0])
     with machine.driver.hanging("wait_event"):
         running = hanging.begin_store(keys(2), [1])
+        wait_stuck(machine, clock)
         wait_for(lambda: unwell(rig) == {machine.world.uuids[0]}, "an unwell GPU")
         assert hanging.hits(keys(1)).hit_count == 0
         assert well.hits(keys(1)).hit_count == 1
@@ -174,12 +188,13 @@ def opened_events(machine: GpuMachine) -> int:
 
 
 def test_memory_of_a_gpu_that_does_not_answer_is_closed_when_it_does(
-    rig: Rig, machine: GpuMachine
+    rig: Rig, machine: GpuMachine, clock: ManualClock
 ) -> None:
     engine, other = on_gpu(rig, machine, 0), on_gpu(rig, machine, 1)
     with machine.driver.hanging("open_memory"):
         late = threading.Thread(target=on_gpu, args=(rig, machine, 0))
         late.start()
+        wait_stuck(machine, clock)
         wait_for(lambda: unwell(rig), "an unwell GPU")
         assert not rig.daemon.detach(engine.session, 0, 0.3)
         rig.daemon.check()
@@ -191,11 +206,12 @@ def test_memory_of_a_gpu_that_does_not_answer_is_closed_when_it_does(
 
 
 def test_memory_that_the_driver_is_slow_to_unmap_is_not_drained_before(
-    rig: Rig, machine: GpuMachine
+    rig: Rig, machine: GpuMachine, clock: ManualClock
 ) -> None:
     engine, other = on_gpu(rig, machine, 0), on_gpu(rig, machine, 1)
     with machine.driver.hanging("close_memory"):
         assert not rig.daemon.detach(engine.session, 0, 0.1)
+        wait_stuck(machine, clock)
         wait_for(lambda: unwell(rig), "an unwell GPU")
         rig.daemon.check()
         other.store(keys(1), [0])

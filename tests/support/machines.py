@@ -1,6 +1,7 @@
 """What a daemon under test copies with, and where its engines have their memory: files, or GPUs of the driver model."""
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -112,6 +113,7 @@ class GpuMachine:
         watchdog_s: how long a call may take before its GPU counts as stuck.
         limit_s: how long others wait for a GPU that does not count as stuck.
         kernel: whether a kernel makes the copies.
+        clock: by which the watchdog counts.
 
     Attributes:
         world: the GPUs.
@@ -126,12 +128,14 @@ class GpuMachine:
         limit_s: float = LIMIT_S,
         *,
         kernel: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.world = World(gpu_count, seed)
         self.driver = DriverModel(self.world)
         self._watchdog_s = watchdog_s
         self._limit_s = limit_s
         self._kernel = kernel
+        self._clock = clock
 
     def device(self, pool: HostPool, config: Config, kernel: CopyKernel | None) -> Device:
         """See `Machine.device`."""
@@ -144,6 +148,7 @@ class GpuMachine:
             chunk_bytes=CHUNK_BYTES,
             limit_s=self._limit_s,
             kernel=self._kernel,
+            clock=self._clock,
         )
         cuda.pin(lambda done_bytes: None)
         return Devices(HostDevice(pool, config.copy_threads, config.piece_size, kernel), cuda)
