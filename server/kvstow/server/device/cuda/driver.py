@@ -32,9 +32,9 @@ NOT_READY = 600
 NOT_SUPPORTED = 801
 UNKNOWN = 999
 
-_LOST = {214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, UNKNOWN}
-"""Uncorrectable errors of memory and NVLink, contained or not; faults of the GPU's own programs and addresses; unknown.
-After these every call in the context fails (CUDA driver API, `CUresult`)."""
+_LOST = {214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 810, UNKNOWN}
+"""Uncorrectable errors of memory and NVLink, contained or not; faults of the GPU's own programs and addresses; the end of a
+client by the MPS server; unknown. After these every call in the context fails (CUDA driver API, `CUresult`)."""
 
 
 class CudaError(Exception):
