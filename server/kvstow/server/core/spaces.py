@@ -111,7 +111,9 @@ class Space:
 
     def counted(self) -> SpaceCounters:
         """What happened so far, the evictions of this generation included; a copy."""
-        return replace(self.counters.copied(), evicted_blocks=self.evicted_count)
+        counters = self.counters.copied()
+        counters.evicted_blocks = self.evicted_count
+        return counters
 
     def transfer_ended(self, generation: int) -> list[int]:
         """A transfer that began in `generation` is over; returns the resets that have drained with it."""
