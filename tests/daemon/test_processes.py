@@ -90,11 +90,14 @@ def test_a_process_is_found_to_be_ending_before_any_of_its_files_is_closed() -> 
 
 def pidfd_count() -> int:
     """Processes that this process has descriptors of."""
-    return sum(
-        os.readlink(link) == "anon_inode:[pidfd]"
-        for link in Path("/proc/self/fd").iterdir()
-        if link.is_symlink() and os.path.lexists(link)
-    )
+    return sum(is_pidfd(link) for link in Path("/proc/self/fd").iterdir())
+
+
+def is_pidfd(link: Path) -> bool:
+    try:
+        return os.readlink(link) == "anon_inode:[pidfd]"
+    except FileNotFoundError:  # closed since it was listed
+        return False
 
 
 def test_no_descriptor_is_left_after_many_sessions(
@@ -102,7 +105,9 @@ def test_no_descriptor_is_left_after_many_sessions(
 ) -> None:
     before = pidfd_count()
     for _ in range(20):
-        Engine(rig.daemon, rig.place, process=named(child.pid)).close()
+        engine = Engine(rig.daemon, rig.place, process=named(child.pid))
+        assert pidfd_count() > before
+        engine.close()
     wait_for(lambda: pidfd_count() == before, "no pidfd left")
 
 

@@ -13,6 +13,8 @@ from support.memory import key
 
 REPORTS = 100_000
 LIMIT = 4096
+PATIENCE_S = 600.0
+"""All of it takes minutes on a busy machine."""
 
 
 class Storer:
@@ -33,7 +35,7 @@ class Storer:
         self._thread.start()
 
     def join(self) -> None:
-        self._thread.join(60)
+        self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -52,24 +54,24 @@ class Storer:
         except TooManyTransfers:
             self.go_on.clear()
             self.refused.set()
-            assert self.go_on.wait(60)
+            assert self.go_on.wait(PATIENCE_S)
         else:
             if plan.copies:  # else every slot is being filled just now
                 self.accepted.append(number)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(3600)
 def test_a_slow_reader_gets_each_of_many_reports_once_and_in_order() -> None:
     with running_daemon(blocks=64, max_transfers=LIMIT) as rig:
         engine = Engine(rig.daemon, rig.place)
         storer = Storer(rig, engine)
         numbers, ended = [0], list[TransferId]()
         while len(ended) < REPORTS:
-            assert storer.refused.wait(60)
+            assert storer.refused.wait(PATIENCE_S)
             storer.refused.clear()
             assert rig.daemon.snapshot().sessions[0].unacknowledged <= LIMIT
             while len(ended) < len(storer.accepted):
-                batch = engine.stream.next(60)
+                batch = engine.stream.next(PATIENCE_S)
                 assert batch
                 numbers += [number for number, _ in batch]
                 for _, event in batch:
