@@ -83,6 +83,8 @@ class Kvstowd:
         wait_for(
             lambda: self._find(event) or self.process.poll() is not None, f"the line {event!r}"
         )
+        if self.process.poll() is not None:
+            self._reader.join(DEADLINE_S)  # its last lines may be on their way
         found = self._find(event)
         assert found is not None, f"exit code {self.process.returncode}: {''.join(self.output)}"
         return found
