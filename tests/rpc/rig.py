@@ -28,8 +28,9 @@ from kvstow.v1 import (
 from rpc.refusing import RefusingDevice
 from rpc.showing import showing
 from support.memory import shared_directory
+from support.waiting import DEADLINE_S
 
-PATIENCE_S = 30.0
+PATIENCE_S = DEADLINE_S
 KEY_BYTES = 8
 BLOCK_BYTES = 256
 BLOCK_COUNT = 8
@@ -45,7 +46,7 @@ def config(**settings: Any) -> Config:
         "max_keys": 16,
         "max_transfers": 2,
         "max_leases": 2,
-        "session_grace_s": PATIENCE_S,
+        "session_grace_s": 3600,
     }
     return Config(**(small | settings))
 

@@ -36,6 +36,11 @@ def transfers(daemon: Served) -> list[admin_pb2.Transfer]:
     return list(daemon.admin.ListTransfers(admin_pb2.ListTransfersRequest()).transfers)
 
 
+def unfinished_ranks(daemon: Served) -> list[int]:
+    (transfer,) = transfers(daemon)
+    return list(transfer.unfinished_ranks)
+
+
 def test_a_held_store_runs_until_its_fault_is_released() -> None:
     with served() as daemon:
         engine = Engine(daemon)
@@ -83,9 +88,9 @@ def test_a_stuck_transfer_is_listed_with_its_engine_and_the_ranks_that_lack() ->
         overdue = admin_pb2.ListTransfersRequest(overdue_only=True)
         wait_for(lambda: daemon.admin.ListTransfers(overdue).total_count == 1, "the deadline")
         wait_for(lambda: len(transfers(daemon)) == 1, "the end of the other transfer")
+        wait_for(lambda: unfinished_ranks(daemon) == [1], "the end of the copy of the other rank")
         (stuck,) = daemon.admin.ListTransfers(overdue).transfers
         assert (stuck.transfer_id, stuck.overdue, stuck.session_name) == (1, True, "engine")
-        assert list(stuck.unfinished_ranks) == [1]
 
         daemon.cache.CloseSession(cache_pb2.CloseSessionRequest(session_id=engine.session_id))
         (orphan,) = daemon.admin.ListTransfers(overdue).transfers

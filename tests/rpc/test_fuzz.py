@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from kvstow.v1 import admin_pb2, cache_pb2, debug_pb2, transfer_pb2
 from rpc.rig import Engine, Served, config, identity, key, refused, served
 from rpc.test_every_refusal import CODE_NAMES, SERVICES, documented
-from support.waiting import wait_for
+from support.waiting import DEADLINE_S, wait_for
 
-LIMIT_S = 10.0
+LIMIT_S = DEADLINE_S
+LONG_S = 3600.0
 EVERYWHERE = {"INVALID_REQUEST", "NO_SUCH_SESSION"}
 DOCUMENTED = documented()
 DEBUG = debug_pb2.DESCRIPTOR.services_by_name["DebugService"]
@@ -43,7 +44,9 @@ fuzzing = settings(
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Served]:
-    roomy = config(max_transfers=10_000, max_leases=10_000, session_grace_s=3600)
+    roomy = config(
+        max_transfers=10_000, max_leases=10_000, session_grace_s=LONG_S, max_lease_s=LONG_S
+    )
     with served(roomy) as daemon:
         yield daemon
 
