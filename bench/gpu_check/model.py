@@ -23,6 +23,7 @@ from support.machines import GpuMachine
 
 from .checks import store_without_end
 from .gpu import WORD_BYTES, Served
+from .parts import PATIENT
 from .plan import Plan
 
 GPU_BYTES = 1 << 30
@@ -149,7 +150,7 @@ class ModelGpu:
     def victim(self, target: str) -> Iterator["ModelVictim"]:
         """See `Gpu.victim`."""
         gpu, storing = ModelGpu(self.world), threading.Event()
-        with Client(target) as client:
+        with Client(target, PATIENT) as client:
             arguments = (client, gpu, _VICTIM_PIECE, storing.set)
             thread = threading.Thread(target=store_without_end, args=arguments, daemon=True)
             thread.start()
@@ -175,7 +176,7 @@ class ModelVictim:
 def served_on_model(plan: Plan, *, kernel: bool = False) -> Iterator[tuple[Served, ModelGpu]]:
     """A daemon in this process, whose copies a kernel may make, and a GPU."""
     machine = GpuMachine(watchdog_s=30.0, kernel=kernel)
-    config = Config(pool_size=plan.pool_bytes, extent_size=1 << 18, session_grace_s=0.5)
+    config = Config(pool_size=plan.pool_bytes, extent_size=1 << 18, session_grace_s=30.0)
     pool = HostPool(config.pool_size)
     device = machine.device(pool, config, None)
     daemon = Daemon(config, device, hardware=Hardware("model", pinned=True))

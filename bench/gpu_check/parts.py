@@ -3,11 +3,12 @@
 from kvstow.client import Budgets, Client
 
 from . import checks, speed
+from .engine import WAIT_S
 from .gpu import Gpu, Served
 from .plan import Plan
 from .report import Report
 
-PATIENT = Budgets(lookup_s=10.0, transfer_s=10.0, control_s=30.0)
+PATIENT = Budgets(lookup_s=WAIT_S, transfer_s=WAIT_S, control_s=WAIT_S)
 KERNEL = "kernel"
 
 
