@@ -8,7 +8,9 @@ from core.engines import Engine, make_ledger
 from kvstow.server.core.books import Books
 from kvstow.server.core.check import check
 from kvstow.server.core.errors import BooksError
-from kvstow.server.core.transfers import Part, Transfer
+from kvstow.server.core.history import Batch
+from kvstow.server.core.transfers import StorePart, Transfer
+from kvstow.server.core.types import Fate
 
 
 @pytest.fixture
@@ -26,9 +28,10 @@ def store(books: Books) -> Transfer:
     return found
 
 
-def part(books: Books) -> Part:
+def part(books: Books) -> StorePart:
     """What it fills."""
     (found,) = store(books).parts
+    assert isinstance(found, StorePart)
     return found
 
 
@@ -48,12 +51,11 @@ def lose_a_void_key(books: Books) -> None:
 
 def void_a_store(books: Books) -> None:
     filled = part(books)
-    assert filled.writing is not None
-    filled.index.void(filled.writing)
+    filled.index.writing.void(filled.writing, Batch(1, 1, 0.0, Fate.STORE_ABANDONED, ()))
 
 
 def count_a_writing_key(books: Books) -> None:
-    part(books).index.writing_count += 1
+    part(books).index.writing.count += 1
 
 
 MISTAKES: dict[Callable[[Books], None], str] = {
@@ -70,7 +72,7 @@ def test_a_store_that_ends_leaves_right_books(books: Books) -> None:
     check(books)
     while books.pool.sweep():
         check(books)
-    assert list(filled.index.void_items()) == []
+    assert list(filled.index.writing.void_items()) == []
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.__name__)

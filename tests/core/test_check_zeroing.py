@@ -56,7 +56,7 @@ def clean_what_is_ready(books: Books) -> None:
 
 
 def clean_what_is_written(books: Books) -> None:
-    ((_, slot),) = index(books).writing_items()
+    ((_, slot),) = index(books).writing.items()
     table(books).extents[slot].unstain([slot])
 
 

@@ -107,7 +107,7 @@ def verify(world: SmallWorld) -> None:
         if flight.kind is TransferKind.STORE and not flight.abandoned
         for block in flight.blocks
     ]
-    assert sorted(index.writing_items()) == sorted(writing)
+    assert sorted(index.writing.items()) == sorted(writing)
     for flight in world.flights.values():
         assert all(world.content[slot] == expected for slot, expected in flight.expected.items())
     if not any(world.engines) and not world.flights and not world.table.backlog:
@@ -127,7 +127,7 @@ def look(world: SmallWorld) -> None:
     """A lookup shows every engine what the books say."""
     index = world.space.indexes[0]
     keys = [key(number) for number in KEYS]
-    ready, writing = dict(index.ready_items()), dict(index.writing_items())
+    ready, writing = dict(index.ready_items()), dict(index.writing.items())
     letters = {
         **dict.fromkeys(keys, KeyState.ABSENT),
         **dict.fromkeys(writing, KeyState.WRITING),

@@ -4,6 +4,7 @@ Everything is asked of a dense index and of one that is split into shards; they 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -12,19 +13,34 @@ from hypothesis import strategies as st
 
 from core.engines import key
 from kvstow.server.core.errors import BooksError
+from kvstow.server.core.history import Batch
 from kvstow.server.core.index import DENSE_LIMIT, TRANSITIONS, BlockIndex, Move
-from kvstow.server.core.types import KeyState
+from kvstow.server.core.types import Fate, KeyState
+from kvstow.server.core.writing import Writing
 
 SLOT_LIMITS = (DENSE_LIMIT, DENSE_LIMIT + 1)
 """The first makes one dictionary, the second makes shards."""
 
+ABANDONED = Batch(1, 1, 0.0, Fate.STORE_ABANDONED, ())
+
 KEYS = [key(number) for number in range(6)]
 SLOTS = {stored: 100 - number for number, stored in enumerate(KEYS)}
 
+
+def writing(index: BlockIndex, moved: bytes) -> Writing:
+    """The store that writes the key, or one that does not."""
+    for begun in index.writing._begun.values():
+        if moved in begun.keys:
+            return begun
+    return Writing([moved], [SLOTS[moved]], 99, index.writing._chapters[0], 1)
+
+
 MOVES: dict[Move, Callable[[BlockIndex, bytes], object]] = {
     Move.BEGIN: lambda index, moved: index.begin([moved], [SLOTS[moved]]),
-    Move.PUBLISH: lambda index, moved: index.publish([moved], [SLOTS[moved]]),
-    Move.ABORT: lambda index, moved: index.abort([moved]),
+    Move.PUBLISH: lambda index, moved: index.publish(
+        writing(index, moved), [moved], [SLOTS[moved]]
+    ),
+    Move.ABORT: lambda index, moved: index.abort(writing(index, moved), [moved]),
     Move.EVICT: lambda index, moved: index.evict([moved]),
 }
 
@@ -45,9 +61,9 @@ def facts(index: BlockIndex) -> tuple[object, ...]:
     """Everything that an index shows."""
     return (
         dict(index.ready_items()),
-        dict(index.writing_items()),
+        dict(index.writing.items()),
         index.ready_count,
-        index.writing_count,
+        index.writing.count,
     )
 
 
@@ -77,17 +93,16 @@ def test_every_move_from_every_state(index: BlockIndex, state: KeyState, move: M
     else:
         MOVES[move](index, moved)
         assert index.state(moved) is reached
-        assert bool(index.writing_among([moved])) is (reached is KeyState.WRITING)
+        assert bool(index.writing.among([moved])) is (reached is KeyState.WRITING)
         assert index.probe([moved]) == [SLOTS[moved] if reached is KeyState.READY else None]
     assert index.state(bystander) is KeyState.READY
 
 
 def test_a_store_of_what_is_ready_is_found_when_it_would_be_published(index: BlockIndex) -> None:
-    index.begin(KEYS[:1], [1])
-    index.publish(KEYS[:1], [1])
-    index.begin(KEYS[:1], [2])
+    index.publish(index.begin(KEYS[:1], [1]), KEYS[:1], [1])
+    second = index.begin(KEYS[:1], [2])
     with pytest.raises(BooksError, match=KEYS[0].hex()):
-        index.publish(KEYS[:1], [2])
+        index.publish(second, KEYS[:1], [2])
     assert index.probe(KEYS[:1]) == [1]
 
 
@@ -95,20 +110,22 @@ def test_the_keys_of_a_void_store_are_absent_at_once_and_forgotten_later(
     index: BlockIndex,
 ) -> None:
     first = index.begin(KEYS[:4], [0, 1, 2, 3])
-    index.void(first)
+    index.writing.void(first, ABANDONED)
     assert facts(index) == ({}, {}, 0, 0)
     assert [index.state(each) for each in KEYS[:4]] == [KeyState.ABSENT] * 4
-    assert not index.writing_among(KEYS)
-    for move in (index.abort, lambda keys: index.publish(keys, [3])):
-        with pytest.raises(BooksError, match=KEYS[3].hex()):
-            move(KEYS[3:4])
+    assert not index.writing.among(KEYS)
+    with pytest.raises(BooksError, match=KEYS[3].hex()):
+        index.abort(first, KEYS[3:4])
+    with pytest.raises(BooksError, match=KEYS[3].hex()):
+        index.publish(first, KEYS[3:4], [3])
 
     # Another store may begin them; it keeps what it has when those of the first are forgotten.
-    index.begin(KEYS[1:3], [11, 12])
-    index.forget(first, KEYS[:4])
+    second = index.begin(KEYS[1:3], [11, 12])
+    for keys in (KEYS[2:4], KEYS[:2]):
+        assert index.writing.forget(first, keys) == replace(ABANDONED, keys=keys)
     assert facts(index) == ({}, {KEYS[1]: 11, KEYS[2]: 12}, 0, 2)
-    assert list(index.void_items()) == []
-    index.publish(KEYS[1:3], [11, 12])
+    assert list(index.writing.void_items()) == []
+    index.publish(second, KEYS[1:3], [11, 12])
     assert index.probe(KEYS[:4]) == [None, 11, 12, None]
 
 
@@ -152,8 +169,7 @@ def test_random_histories_against_a_dict(
 def test_a_retired_index_hands_every_slot_back_once(slot_limit: int) -> None:
     index = BlockIndex(1, slot_limit)
     keys = [key(number) for number in range(200)]
-    index.begin(keys, range(len(keys)))
-    index.publish(keys, range(len(keys)))
+    index.publish(index.begin(keys, range(len(keys))), keys, range(len(keys)))
 
     batches = []
     while batch := index.drain_shard():
@@ -168,8 +184,7 @@ def test_a_retired_index_hands_every_slot_back_once(slot_limit: int) -> None:
 def test_what_is_evicted_from_a_retired_index_is_not_handed_back() -> None:
     index = BlockIndex(1, DENSE_LIMIT + 1)
     keys = [key(number) for number in range(200)]
-    index.begin(keys, range(len(keys)))
-    index.publish(keys, range(len(keys)))
+    index.publish(index.begin(keys, range(len(keys))), keys, range(len(keys)))
     first = index.drain_shard()
     left = dict(index.ready_items())
     evicted, slot = left.popitem()

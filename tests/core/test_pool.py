@@ -119,9 +119,9 @@ class PoolHistory(RuleBasedStateMachine):
         """The copies into these slots have ended well."""
         keys = [key(self.key_count + at) for at in range(len(slots))]
         self.key_count += len(slots)
-        self.indexes[size].begin(keys, slots)
-        self.indexes[size].publish(keys, slots)
-        self.tables[size].settle(slots, keys, self.indexes[size], now=float(self.key_count))
+        index = self.indexes[size]
+        index.publish(index.begin(keys, slots), keys, slots)
+        self.tables[size].settle(slots, keys, index, now=float(self.key_count))
 
     @rule(data=st.data(), size=sizes, wanted=st.integers(1, 9))
     def begin_copy(self, data: st.DataObject, size: int, wanted: int) -> None:

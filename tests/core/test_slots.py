@@ -28,8 +28,7 @@ def fill(table: SlotTable, count: int) -> tuple[BlockIndex, list[int]]:
     index = BlockIndex(1, 100)
     slots = table.take(count)
     keys = [key(slot) for slot in slots]
-    index.begin(keys, slots)
-    index.publish(keys, slots)
+    index.publish(index.begin(keys, slots), keys, slots)
     table.settle(slots, keys, index, now=1.0)
     return index, slots
 

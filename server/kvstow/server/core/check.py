@@ -13,6 +13,7 @@ from .errors import BooksError
 from .extents import Extent
 from .index import BlockIndex
 from .slots import SlotTable
+from .transfers import StorePart
 from .types import TransferKind
 
 _SlotKey = tuple[int, int]
@@ -200,23 +201,24 @@ def _check_void(books: Books, living: Collection[BlockIndex]) -> None:
     known: set[tuple[bytes, int]] = set()
     for transfer in books.transfers.values():
         for part in transfer.parts:
-            void = part.writing is not None and part.writing.is_void
-            abandoned = transfer.abandoned and transfer.kind is TransferKind.STORE
-            _require(
-                void == abandoned, "keys are void and their store is not abandoned, or the reverse"
-            )
-            known.update((key, id(part.writing)) for key in part.keys)
+            if isinstance(part, StorePart):
+                void = part.writing.voided is not None
+                _require(
+                    void == transfer.abandoned,
+                    "keys are void and their store is not abandoned, or the reverse",
+                )
+                known.update((key, id(part.writing)) for key in part.keys)
     for table in books.pool.tables.values():
         for loose in chain.from_iterable(table.backlog.values()):
             known.update((key, id(loose.writing)) for key in loose.keys)
     for index in living:
-        for key, writing in index.void_items():
+        for key, writing in index.writing.void_items():
             _require((key, id(writing)) in known, f"void key {key.hex()} is never forgotten")
 
 
 def _check_index(index: BlockIndex, table: SlotTable, taken: Counter[_SlotKey]) -> None:
-    ready, writing = _check_ready(index, table), dict(index.writing_items())
-    counted = index.writing_count
+    ready, writing = _check_ready(index, table), dict(index.writing.items())
+    counted = index.writing.count
     _require(len(writing) == counted, f"{len(writing)} WRITING keys, not {counted}")
     for key, slot in writing.items():
         _require(key not in ready, f"key {key.hex()} is READY and WRITING")

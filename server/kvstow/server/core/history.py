@@ -77,7 +77,7 @@ class Batches:
         while len(batches) > 1 and (self._key_count > self._limit or len(batches) > BATCH_LIMIT):
             oldest = batches.popleft()
             self._key_count -= len(oldest.keys)
-            self.forgotten_at = oldest.at
+            self.forgotten_at = max(oldest.at, self.forgotten_at or oldest.at)
 
     def all(self) -> tuple[Batch, ...]:
         """Those that are remembered."""
@@ -100,11 +100,15 @@ class History:
         self.moves = Batches(limit)
         self.refusals = Batches(limit)
 
+    def batch(self, index: int, fate: Fate, keys: Sequence[bytes], now: float) -> Batch:
+        """Keys of the index with this serial number shared a fate; to be remembered later, when there is time."""
+        self._count += 1
+        return Batch(self._count, index, now, fate, tuple(keys))
+
     def add(self, index: int, fate: Fate, keys: Sequence[bytes], now: float) -> None:
         """Keys of the index with this serial number shared a fate."""
         if keys:
-            self._count += 1
-            self.moves.add(Batch(self._count, index, now, fate, tuple(keys)))
+            self.moves.add(self.batch(index, fate, keys, now))
 
     def refuse(
         self, index: int, keys: Sequence[bytes], letters: Sequence[str], now: float

@@ -15,16 +15,15 @@ split by hash into shards, because one large dictionary that grows stalls its ca
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from itertools import repeat, takewhile
+from itertools import takewhile
 from operator import is_not
 from typing import cast
 
 from .errors import BooksError
 from .types import KeyState
+from .writing import Writing, WritingKeys
 
 DENSE_LIMIT = 1 << 17
 """Up to this many slots one dictionary serves: it grows within some milliseconds and is probed fastest."""
@@ -62,19 +61,6 @@ TRANSITIONS: dict[KeyState, dict[Move, KeyState]] = {
 """Every legal move; anything else is a bug of the caller and raises BooksError."""
 
 
-@dataclass(slots=True)
-class Writing:
-    """The keys that one store makes WRITING, and the slots it fills.
-
-    A store that is abandoned makes it void: from then on none of its keys is WRITING, though they are taken out of the index
-    little by little, like its slots.
-    """
-
-    keys: Sequence[bytes]
-    slots: Sequence[int]
-    is_void: bool = False
-
-
 class BlockIndex:
     """The keys of one group in one generation.
 
@@ -86,7 +72,7 @@ class BlockIndex:
 
     Attributes:
         ready_count: keys that are READY.
-        writing_count: keys that are WRITING.
+        writing: keys that are WRITING.
         evicted_count: READY keys that left by policy, ever; counted by the host pool.
         held_count: READY keys whose slots are held; counted by the slot table.
         retired: a reset has ended this generation; no lookup reaches the index any more.
@@ -96,13 +82,12 @@ class BlockIndex:
         "_mask",
         "_probes",
         "_shards",
-        "_writing",
         "evicted_count",
         "held_count",
         "ready_count",
         "retired",
         "serial",
-        "writing_count",
+        "writing",
         "zeroed",
     )
 
@@ -116,7 +101,7 @@ class BlockIndex:
         self.serial = serial
         self.zeroed = zeroed
         self.ready_count = 0
-        self.writing_count = 0
+        self.writing = WritingKeys()
         self.evicted_count = 0
         self.held_count = 0
         self.retired = False
@@ -124,12 +109,6 @@ class BlockIndex:
         self._shards: list[dict[bytes, int]] = [{} for _ in range(shard_count)]
         # Bound once: this saves an attribute lookup for every key that is probed.
         self._probes: list[Callable[[bytes], int | None]] = [shard.get for shard in self._shards]
-        self._writing: dict[bytes, Writing] = {}
-
-    def writing_among(self, keys: Sequence[bytes]) -> AbstractSet[bytes]:
-        """Those of the keys that are WRITING."""
-        writing = self._writing
-        return {key for key in writing.keys() & keys if not writing[key].is_void}
 
     def probe(self, keys: Sequence[bytes]) -> list[int | None]:
         """Slot of each READY key, None for the others."""
@@ -164,8 +143,7 @@ class BlockIndex:
         """Where the key stands."""
         if key in self._shards[hash(key) >> _SHARD_SHIFT & self._mask]:
             return KeyState.READY
-        found = self._writing.get(key)
-        return KeyState.ABSENT if found is None or found.is_void else KeyState.WRITING
+        return KeyState.WRITING if self.writing.has(key) else KeyState.ABSENT
 
     def begin(self, keys: Sequence[bytes], slots: Sequence[int]) -> Writing:
         """ABSENT to WRITING: the slots are being filled.
@@ -173,44 +151,20 @@ class BlockIndex:
         The caller has just probed the keys; here they are not looked for among the READY ones again. If one is there all
         the same, `publish` finds it.
         """
-        for found in self.writing_among(keys):
-            raise BooksError(f"begin of key {found.hex()} which is WRITING")
-        begun = Writing(keys, slots)
-        self._writing.update(zip(keys, repeat(begun)))
-        self.writing_count += len(keys)
-        return begun
+        return self.writing.begin(keys, slots)
 
-    def publish(self, keys: Sequence[bytes], slots: Sequence[int]) -> None:
-        """WRITING to READY: the bytes are complete."""
-        shards, mask, writing = self._shards, self._mask, self._writing
+    def publish(self, writing: Writing, keys: Sequence[bytes], slots: Sequence[int]) -> None:
+        """WRITING to READY: the bytes of these keys of a store are complete."""
+        self.writing.end(writing, keys)
+        shards, mask = self._shards, self._mask
         for key, slot in zip(keys, slots, strict=True):
-            found = writing.pop(key, None)
-            if found is None or found.is_void:
-                raise self._not_writing(key)
             if shards[hash(key) >> _SHARD_SHIFT & mask].setdefault(key, slot) != slot:
                 raise BooksError(f"publication of key {key.hex()} which is READY")
         self.ready_count += len(keys)
-        self.writing_count -= len(keys)
 
-    def abort(self, keys: Sequence[bytes]) -> None:
-        """WRITING to ABSENT: as if the store had never been offered."""
-        for key in keys:
-            found = self._writing.pop(key, None)
-            if found is None or found.is_void:
-                raise self._not_writing(key)
-        self.writing_count -= len(keys)
-
-    def void(self, writing: Writing) -> None:
-        """WRITING to ABSENT for all keys of a store at once; `forget` is to be called for them later."""
-        writing.is_void = True
-        self.writing_count -= len(writing.keys)
-
-    def forget(self, writing: Writing, keys: Sequence[bytes]) -> None:
-        """Take out some keys of what is void, but those that another store has begun meanwhile."""
-        known = self._writing
-        for key in keys:
-            if known.get(key) is writing:
-                del known[key]
+    def abort(self, writing: Writing, keys: Sequence[bytes]) -> None:
+        """WRITING to ABSENT: as if these keys of a store had never been offered."""
+        self.writing.end(writing, keys)
 
     def evict(self, keys: Sequence[bytes]) -> None:
         """READY to ABSENT."""
@@ -240,18 +194,3 @@ class BlockIndex:
         """All READY keys with their slots; for checks only, it walks everything."""
         for shard in self._shards:
             yield from shard.items()
-
-    def writing_items(self) -> Iterator[tuple[bytes, int]]:
-        """All WRITING keys with their slots; for checks only."""
-        living = {id(found): found for found in self._writing.values() if not found.is_void}
-        for found in living.values():
-            for key, slot in zip(found.keys, found.slots, strict=True):
-                if self._writing.get(key) is found:
-                    yield key, slot
-
-    def void_items(self) -> Iterator[tuple[bytes, Writing]]:
-        """All keys that are void and not taken out yet; for checks only."""
-        return ((key, found) for key, found in self._writing.items() if found.is_void)
-
-    def _not_writing(self, key: bytes) -> BooksError:
-        return BooksError(f"end of writing of key {key.hex()} which is {self.state(key).name}")

@@ -6,7 +6,7 @@ from .books import Books
 from .errors import KeyNotReady
 from .sessions import Session
 from .spaces import Space
-from .transfers import Part, Transfer, group_copies
+from .transfers import Part, StorePart, Transfer, group_copies
 from .types import (
     BlockFailure,
     DropReason,
@@ -119,9 +119,11 @@ def finish(
         return TransferState.ABANDONED
     space = books.spaces[transfer.space]
     failed = {failure.position for failure in failures}
-    settle = _settle_store if transfer.kind is TransferKind.STORE else _settle_load
     for part in transfer.parts:
-        settle(books, space, part, failed, now)
+        if isinstance(part, StorePart):
+            _settle_store(books, space, part, failed, now)
+        else:
+            _settle_load(books, space, part, failed, now)
     state = TransferState.FAILED if failures else TransferState.DONE
     books.end_transfer(transfer, state, failures, now)
     return state
@@ -146,19 +148,21 @@ def cancel(
     return ended, abandoned
 
 
-def _settle_store(books: Books, space: Space, part: Part, failed: set[int], now: float) -> None:
+def _settle_store(
+    books: Books, space: Space, part: StorePart, failed: set[int], now: float
+) -> None:
     keys, slots = part.keys, part.slots
     if failed:
         good = [at for at, position in enumerate(part.positions) if position not in failed]
         bad = [at for at, position in enumerate(part.positions) if position in failed]
-        part.index.abort([keys[at] for at in bad])
+        part.index.abort(part.writing, [keys[at] for at in bad])
         part.table.give_back([slots[at] for at in bad])
         space.counters.unstored[TransferState.FAILED.name] += len(bad)
         books.pool.history.add(
             part.index.serial, Fate.STORE_FAILED, [part.keys[at] for at in bad], now
         )
         keys, slots = [keys[at] for at in good], [slots[at] for at in good]
-    part.index.publish(keys, slots)
+    part.index.publish(part.writing, keys, slots)
     books.pool.history.add(part.index.serial, Fate.STORED, keys, now)
     part.table.settle(slots, keys, part.index, now)
     space.counters.stored_blocks += len(slots)

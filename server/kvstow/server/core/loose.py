@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from .index import Writing
+from .writing import Writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +23,15 @@ class Loose:
     keys: Sequence[bytes] = ()
 
 
-def pop_loose(batches: list[Loose], limit: int) -> Loose:
-    """Take out up to `limit` slots of the newest batch: its tail."""
-    newest = batches.pop()
-    at = max(0, len(newest.slots) - limit)
-    if not at:
-        return newest
-    batches.append(replace(newest, slots=newest.slots[:at], keys=newest.keys[:at]))
-    return replace(newest, slots=newest.slots[at:], keys=newest.keys[at:])
+def pop_loose(batches: list[Loose], limit: int) -> list[Loose]:
+    """Take out up to `limit` slots: of the newest batches, and of each batch the tail."""
+    popped: list[Loose] = []
+    while batches and limit:
+        newest = batches.pop()
+        at = max(0, len(newest.slots) - limit)
+        if at:
+            batches.append(replace(newest, slots=newest.slots[:at], keys=newest.keys[:at]))
+            newest = replace(newest, slots=newest.slots[at:], keys=newest.keys[at:])
+        popped.append(newest)
+        limit -= len(newest.slots)
+    return popped

@@ -194,7 +194,7 @@ class HostPool:
         """Give back up to `limit` loose slots; False if there were none."""
         for table in self.tables.values():
             for index in table.backlog:
-                if table.tighten(index, limit):
+                if table.tighten(index, limit, self.history):
                     return True
         return False
 
@@ -213,7 +213,7 @@ class HostPool:
 
     def _hand_back(self, table: SlotTable, index: BlockIndex) -> None:
         """Holds before entries: an entry that is still held has no slot to hand back."""
-        if not table.tighten(index, TIGHTEN_LIMIT) and not table.drain(index):
+        if not table.tighten(index, TIGHTEN_LIMIT, self.history) and not table.drain(index):
             del table.backlog[index]
 
     def _widen(self, table: SlotTable, count: int, protected: Protected, now: float) -> None:

@@ -1,9 +1,11 @@
 """What the books know of keys, without an effect on anything."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from .books import Books
-from .history import Recollection
+from .history import Batch, Recollection
+from .transfers import StorePart
 from .types import Fate, GroupKeys, KeyState, SpaceId
 from .validation import check_groups
 
@@ -27,7 +29,17 @@ def recall(
         generation=space.generation,
         index=index.serial,
         ended={ended.indexes[group]: ended for ended in space.ended},
-        histories=tuple(part.all() for part in parts),
+        histories=(*(part.all() for part in parts), _voided(books)),
         forgotten_at=max(forgotten, default=None),
         now=now,
     )
+
+
+def _voided(books: Books) -> list[Batch]:
+    """What the history is told of abandoned stores when their keys are taken out."""
+    parts = chain.from_iterable(found.parts for found in books.transfers.values())
+    writings = [part.writing for part in parts if isinstance(part, StorePart)]
+    for table in books.pool.tables.values():
+        loose = chain.from_iterable(table.backlog.values())
+        writings += [each.writing for each in loose if each.writing is not None]
+    return [each.voided for each in writings if each.voided is not None]

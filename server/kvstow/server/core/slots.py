@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from .errors import BooksError
 from .extents import UNUSED, Extent, by_extent
 from .free_slots import FreeSlots
+from .history import History
 from .index import BlockIndex
 from .loose import Loose, pop_loose
 from .policy import EvictionPolicy
@@ -203,21 +204,19 @@ class SlotTable:
         """Slots that belong to an index are to be given back: as by `unhold` or `give_back`, but later."""
         self.backlog.setdefault(index, []).append(loose)
 
-    def tighten(self, index: BlockIndex, limit: int) -> int:
-        """Give back up to `limit` loose slots of an index, newest first, of each batch the tail; returns how many."""
-        batches, taken, count = self.backlog[index], list[int](), 0
-        while batches and count < limit:
-            loose = pop_loose(batches, limit - count)
-            if loose.writing is None:
-                self.unhold(loose.slots, loose.since)
+    def tighten(self, index: BlockIndex, limit: int, history: History) -> bool:
+        """Give back up to `limit` loose slots of an index; False if there were none. The history is told of void keys."""
+        loose, taken = pop_loose(self.backlog[index], limit), list[int]()
+        for each in loose:
+            if each.writing is None:
+                self.unhold(each.slots, each.since)
             else:
-                index.forget(loose.writing, loose.keys)
-                taken += loose.slots
-            count += len(loose.slots)
+                history.moves.add(index.writing.forget(each.writing, each.keys))
+                taken += each.slots
         self.give_back(taken)
-        if not batches and not index.retired:
+        if not self.backlog[index] and not index.retired:
             del self.backlog[index]
-        return count
+        return bool(loose)
 
     def touch(self, slots: Sequence[int], now: float, *, used: bool) -> None:
         """READY slots were asked for (`used`) or offered again; those that are held are warm anyway."""

@@ -7,7 +7,7 @@ from .books import Books
 from .index import BlockIndex
 from .pool import Protected
 from .spaces import Space
-from .transfers import Part, Transfer, group_copies
+from .transfers import StorePart, Transfer, group_copies
 from .types import (
     GroupBlocks,
     SessionId,
@@ -94,7 +94,7 @@ def _classify(
 
 
 def _letters(index: BlockIndex, keys: Sequence[bytes], slots: Sequence[int | None]) -> list[str]:
-    writing = index.writing_among(keys)
+    writing = index.writing.among(keys)
     return [
         _ALREADY_STORED if slot is not None else _ALREADY_STORING if key in writing else _ACCEPTED
         for key, slot in zip(keys, slots, strict=True)
@@ -126,9 +126,9 @@ def _accept(
 
 def _take(
     books: Books, space: Space, group: GroupBlocks, count: int, protected: Protected, now: float
-) -> list[int]:
+) -> Sequence[int]:
     index, table = space.indexes[group.group], space.tables[group.group]
-    slots = books.pool.take(table, count, protected, now)
+    slots = tuple(books.pool.take(table, count, protected, now))
     if index.zeroed:
         table.stain(slots)
     return slots
@@ -141,20 +141,20 @@ def _begin(
     slots: Sequence[int],
     start: int,
     letters: Sequence[str],
-) -> Part:
+) -> StorePart:
     """Make the keys of accepted blocks WRITING; `start` blocks of other groups were offered before those of this one."""
     index = space.indexes[group.group]
-    keys = list(map(group.keys.__getitem__, accepted))
+    keys = tuple(map(group.keys.__getitem__, accepted))
     writing = index.begin(keys, slots)
     others = _ALREADY_STORED in letters or _ALREADY_STORING in letters
-    return Part(
+    return StorePart(
         index,
         space.tables[group.group],
         keys,
         slots,
         _positions(start, accepted),
-        group.keys if others else (),
         writing,
+        group.keys if others else (),
     )
 
 

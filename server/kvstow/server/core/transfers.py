@@ -12,7 +12,7 @@ begin                start                  finish
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .index import BlockIndex, Writing
+from .index import BlockIndex
 from .slots import SlotTable
 from .types import (
     GroupCopies,
@@ -24,6 +24,7 @@ from .types import (
     TransferPlan,
     TransferState,
 )
+from .writing import Writing
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,6 @@ class Part:
         table: where the slots lie.
         keys, slots: the blocks.
         positions: of each block in the request, counted over all its groups.
-        writing: of a store, what it has made WRITING.
-        named: of a store, all keys that the request named in this group, if some were there or on their way.
     """
 
     index: BlockIndex
@@ -44,8 +43,19 @@ class Part:
     keys: Sequence[bytes]
     slots: Sequence[int]
     positions: Sequence[int]
-    named: Sequence[bytes] = ()
-    writing: Writing | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StorePart(Part):
+    """A part of a store.
+
+    Args:
+        writing: the keys that it has made WRITING.
+        named: all keys that the request named in this group, if some were there or on their way.
+    """
+
+    writing: Writing
+    named: Sequence[bytes]
 
 
 def group_copies(group: int, part: Part, blocks: Sequence[int]) -> GroupCopies:
