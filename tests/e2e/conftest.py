@@ -19,5 +19,6 @@ def directory() -> Iterator[Path]:
 @pytest.fixture
 def daemon(directory: Path) -> Iterator[Kvstowd]:
     """A daemon whose copies can be held."""
-    with running_kvstowd(directory, debug_service=True, session_grace_s=600) as running:
+    patient = {"session_grace_s": 600, "drain_grace_s": 600}
+    with running_kvstowd(directory, debug_service=True, **patient) as running:
         yield running

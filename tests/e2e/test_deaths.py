@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from e2e.copies import runs
 from kvstow.client import Client
-from support.client_engine import connected_engine
+from support.client_engine import PATIENT, connected_engine
 from support.kvstowd import Kvstowd, environment
 from support.waiting import wait_for
 
@@ -42,10 +43,10 @@ def mapped_files(daemon: Kvstowd) -> set[str]:
 def test_the_slots_and_the_memory_of_a_killed_engine_stay_until_its_copy_has_ended(
     daemon: Kvstowd,
 ) -> None:
-    with Client(daemon.target) as client:
+    with Client(daemon.target, PATIENT) as client:
         administration = client.administration
         with daemon.held_stores(), engine_process(daemon.target) as engine:
-            wait_for(lambda: administration.transfers().total_count, "the held store")
+            wait_for(lambda: runs(client), "the held store")
             assert len(mapped_files(daemon)) == 1
             engine.kill()
             # At once, long before the grace time of its stream.
@@ -63,7 +64,7 @@ def test_the_slots_and_the_memory_of_a_killed_engine_stay_until_its_copy_has_end
 
 
 def test_what_an_engine_had_stored_outlives_it(daemon: Kvstowd) -> None:
-    with Client(daemon.target) as client, engine_process(daemon.target) as engine:
+    with Client(daemon.target, PATIENT) as client, engine_process(daemon.target) as engine:
         wait_for(lambda: client.administration.spaces()[0].ready_count == 2, "the stored blocks")
         engine.kill()
         with connected_engine(daemon.target) as heir:

@@ -8,6 +8,7 @@ import pytest
 
 from device.stub import compiled, library
 from kvstow.client import Client
+from support.client_engine import PATIENT
 from support.kvstowd import Kvstowd, environment, running_kvstowd
 from support.waiting import wait_for
 
@@ -46,7 +47,7 @@ def test_a_daemon_that_finds_gpus_page_locks_its_pool_before_it_is_ready(directo
         assert events.index("GPUs found") < events.index("listening")
         assert events.index("page-locking the host pool") < events.index("ready")
         assert daemon.wait_line("GPUs found")["gpus"][0] == FIRST
-        with Client(daemon.target) as client:
+        with Client(daemon.target, PATIENT) as client:
             info = client.server_info()
         assert (info.gpus[0].uuid, info.gpus[0].name) == (FIRST, "First")
         assert info.pinned

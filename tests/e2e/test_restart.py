@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kvstow.client import Client
-from support.client_engine import connected_engine
+from support.client_engine import PATIENT, connected_engine
 from support.kvstowd import Kvstowd, running_kvstowd
 from support.memory import shared_directory
 from support.waiting import wait_for
@@ -16,7 +16,7 @@ def test_killed_five_times_and_started_again_in_the_same_directory(directory: Pa
             daemon = Kvstowd(directory, pool_path=pool)
             try:
                 daemon.wait_ready()
-                with Client(daemon.target) as client:
+                with Client(daemon.target, PATIENT) as client:
                     boot_ids.add(client.server_info().boot_id)
                 assert not list(pool.iterdir())  # the pool has no name that could stay
             finally:

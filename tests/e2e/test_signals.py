@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from e2e.copies import runs
 from kvstow.client import Client, Refused, TransferState
-from support.client_engine import IDENTITY, connected_engine
+from support.client_engine import IDENTITY, PATIENT, connected_engine
 from support.kvstowd import Kvstowd, running_kvstowd
 from support.waiting import wait_for
 
@@ -26,8 +27,9 @@ def test_interrupting_it_drains_as_well(daemon: Kvstowd) -> None:
 
 def test_draining_refuses_new_work_and_ends_with_the_last_copy(daemon: Kvstowd) -> None:
     with connected_engine(daemon.target) as engine:
-        with daemon.held_stores(), Client(daemon.target) as client:
+        with daemon.held_stores(), Client(daemon.target, PATIENT) as client:
             held = engine.begin_store([1, 2], [0, 1])
+            wait_for(lambda: runs(client), "the held copy")
             daemon.terminate()
             daemon.wait_line("draining; a second signal ends the process at once")
             wait_for(lambda: not daemon.serving(), "the end of readiness")
@@ -48,9 +50,9 @@ def test_a_copy_that_does_not_end_delays_the_exit_by_the_grace_time(directory: P
         running_kvstowd(directory, **settings) as daemon,
         connected_engine(daemon.target) as engine,
     ):
-        with Client(daemon.target) as client, daemon.held_stores():
+        with Client(daemon.target, PATIENT) as client, daemon.held_stores():
             held = engine.begin_store([1, 2], [0, 1])
-            wait_for(lambda: client.administration.transfers().total_count, "the held copy")
+            wait_for(lambda: runs(client), "the held copy")
             daemon.terminate()
             assert daemon.wait_exit() == 0
         assert held.wait(60)
@@ -87,10 +89,10 @@ def test_blocks_are_not_given_back_while_a_copy_outlives_the_grace_time(
         running_kvstowd(directory, **settings) as daemon,
         connected_engine(daemon.target) as engine,
         daemon.held_stores(),
-        Client(daemon.target) as client,
+        Client(daemon.target, PATIENT) as client,
     ):
         held = engine.begin_store([1, 2], [0, 1])
-        wait_for(lambda: client.administration.transfers().total_count, "the held copy")
+        wait_for(lambda: runs(client), "the held copy")
         daemon.terminate()
         wait_for(lambda: "closing\n" in daemon.output, "the end of the grace time")
         wait_for(lambda: engine.session.ticket is None, "the loss of the session")
@@ -103,8 +105,13 @@ def test_blocks_are_not_given_back_while_a_copy_outlives_the_grace_time(
 
 
 def test_a_second_signal_ends_it_at_once(daemon: Kvstowd) -> None:
-    with connected_engine(daemon.target) as engine, daemon.held_stores():
+    with (
+        connected_engine(daemon.target) as engine,
+        daemon.held_stores(),
+        Client(daemon.target, PATIENT) as client,
+    ):
         engine.begin_store([1, 2], [0, 1])
+        wait_for(lambda: runs(client), "the held copy")
         daemon.terminate()
         daemon.wait_line("draining; a second signal ends the process at once")
         daemon.terminate()

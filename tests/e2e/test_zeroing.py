@@ -14,7 +14,7 @@ from kvstow.client import (
     SessionState,
     TransferState,
 )
-from support.client_engine import BLOCK_BYTES, IDENTITY, ClientEngine, connected_engine
+from support.client_engine import BLOCK_BYTES, IDENTITY, PATIENT, ClientEngine, connected_engine
 from support.kvstowd import Kvstowd, running_kvstowd
 from support.memory import content, key
 from support.waiting import wait_for
@@ -72,7 +72,7 @@ def evict(client: Client, engine: ClientEngine) -> None:
         for number in range(4):
             stored = session.store([key(100 + number)], [number], session.generation)
             assert stored.wait(60)
-            assert stored.state is TransferState.DONE
+            assert (stored.state, stored.accepted_count) == (TransferState.DONE, 1)
 
 
 Way = Callable[[Client, ClientEngine], None]
@@ -85,7 +85,10 @@ def test_nothing_is_left_where_freed_slots_are_zeroed(
     directory: Path, way: Way, zeroed: str
 ) -> None:
     settings = {**FULL, "zero_freed": zeroed}
-    with running_kvstowd(directory, **settings) as daemon, Client(daemon.target) as client:
+    with (
+        running_kvstowd(directory, **settings) as daemon,
+        Client(daemon.target, PATIENT) as client,
+    ):
         with connected_engine(daemon.target) as engine:
             engine.store(NUMBERS, list(range(16)))
             assert traces(daemon) == NUMBERS
@@ -103,7 +106,7 @@ def test_a_daemon_that_is_told_to_end_while_it_zeroes_ends(directory: Path) -> N
     """What is not zeroed yet the kernel clears before it gives the memory to anybody."""
     with running_kvstowd(directory, pool_size="256MiB", zero_freed="*") as daemon:
         with (
-            Client(daemon.target) as client,
+            Client(daemon.target, PATIENT) as client,
             EngineMemory(64 << 20) as memory,
             client.open(larger(1 << 20), "larger") as session,
         ):
