@@ -20,9 +20,10 @@ from device.rig import (
 from device.waits import Waits
 from kvstow.server.core.spans import Spans
 from kvstow.server.device.base import DeviceBusyError, DeviceError, Direction, Region
+from kvstow.server.device.cuda import device
 from kvstow.server.device.pool import HostPool
 from support.clock import ManualClock
-from support.waiting import wait_for
+from support.waiting import DEADLINE_S, wait_for
 
 BLOCKS, BLOCK = 2, 4096
 SPANS = blocks_in_a_row(BLOCKS, BLOCK)
@@ -37,8 +38,11 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def rig(pool: HostPool, clock: ManualClock) -> Iterator[CudaRig]:
+def rig(pool: HostPool, clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaRig]:
+    """Its watchdog looks when the clock is put on, and only then: it finds no trouble that is just over."""
+    monkeypatch.setattr(device, "WATCH_PERIOD_S", 10 * DEADLINE_S)
     with cuda_rig(pool, clock=clock) as rig:
+        clock.on_advance = rig.device._watch.look
         yield rig
 
 
@@ -89,18 +93,20 @@ def test_a_call_that_hangs_turns_its_gpu_red_and_no_other(
     assert copy(rig, stuck).wait_end().failures == []
 
 
-def test_what_is_queued_behind_a_call_that_hangs_fails(rig: CudaRig, clock: ManualClock) -> None:
-    _, region = attach(rig)
-    with rig.driver.hanging("copy_batch", gpu=0):
-        running = [copy(rig, region) for _ in range(2)]  # both threads
-        for owner in running:
-            owner.wait_start()
-        wait_for(lambda: rig.driver.calls_waiting == 2, "two calls that hang")
-        queued = copy(rig, region, LONG)
-        clock.advance(WATCHDOG_S + 1)
-        assert len(queued.wait_end().failed) == 64
-        assert [owner.ends for owner in running] == [[], []]
-    assert [owner.wait_end().failures for owner in running] == [[], []]
+def test_what_is_queued_behind_a_call_that_hangs_fails(pool: HostPool, clock: ManualClock) -> None:
+    """The watchdog finds it by itself."""
+    with cuda_rig(pool, clock=clock) as rig:
+        _, region = attach(rig)
+        with rig.driver.hanging("copy_batch", gpu=0):
+            running = [copy(rig, region) for _ in range(2)]  # both threads
+            for owner in running:
+                owner.wait_start()
+            wait_for(lambda: rig.driver.calls_waiting == 2, "two calls that hang")
+            queued = copy(rig, region, LONG)
+            clock.advance(WATCHDOG_S + 1)
+            assert len(queued.wait_end().failed) == 64
+            assert [owner.ends for owner in running] == [[], []]
+        assert [owner.wait_end().failures for owner in running] == [[], []]
 
 
 def test_a_large_copy_of_which_a_piece_hangs_ends_when_that_returns(

@@ -206,7 +206,11 @@ class Watchdog:
         self._stopping.set()
         self._thread.join()
 
+    def look(self) -> None:
+        """Look after each of them once, in the calling thread."""
+        for gpu in self._gpus:
+            gpu.look_after()
+
     def _run(self) -> None:
         while not self._stopping.wait(WATCH_PERIOD_S):
-            for gpu in self._gpus:
-                gpu.look_after()
+            self.look()
