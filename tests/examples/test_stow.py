@@ -15,6 +15,7 @@ from examples.engine.stow import StowCache, open_session
 from examples.engine.weights import TINY, random_weights
 from kvstow.client import Callbacks, Client, Session, SessionState
 from support.client_engine import PATIENT
+from support.waiting import DEADLINE_S
 
 WEIGHTS = random_weights()
 DOCUMENT = [7 * place % 251 for place in range(10 * BLOCK_TOKENS)]
@@ -39,7 +40,7 @@ def running_engine(directory: Path) -> Iterator[tuple[Engine, Session]]:
         Client(f"unix:{directory / 'kvstow.sock'}", PATIENT) as client,
         open_session(client, WEIGHTS, memory, "engine", Callbacks()) as session,
     ):
-        yield Engine(WEIGHTS, memory, StowCache(session)), session
+        yield Engine(WEIGHTS, memory, StowCache(session), copy_budget_s=DEADLINE_S), session
 
 
 @pytest.fixture(scope="module")
