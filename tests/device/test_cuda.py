@@ -180,16 +180,20 @@ def test_page_locking_stops_when_it_is_told_to(pool: HostPool, world: World) -> 
     driver.check_given_back()
 
 
-def test_a_pool_that_cannot_be_page_locked_says_what_to_do(pool: HostPool, world: World) -> None:
+@pytest.mark.parametrize(("chunks", "done"), [(0, "0.0"), (3, "0.6")])
+def test_a_pool_that_cannot_be_page_locked_says_what_to_do(
+    pool: HostPool, world: World, chunks: int, done: str
+) -> None:
+    """What was page-locked before is unlocked at the end."""
     driver = DriverModel(world)
     device = cuda_device(driver, pool, pinned=True)
     with (
-        driver.failing("lock_pages", 2, "CUDA_ERROR_OUT_OF_MEMORY"),
+        driver.failing("lock_pages", 2, "CUDA_ERROR_OUT_OF_MEMORY", chunks),
         pytest.raises(DeviceError) as error,
     ):
         device.pin(lambda done_bytes: None)
     for part in (
-        "host pool of 4.0 MiB beyond 0.0 MiB",
+        f"host pool of 4.0 MiB beyond {done} MiB",
         "CUDA_ERROR_OUT_OF_MEMORY (2)",
         "MemAvailable in /proc/meminfo leaves",
         "RLIMIT_MEMLOCK is",
