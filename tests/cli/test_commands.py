@@ -104,6 +104,19 @@ def test_without_a_daemon_one_line_says_where_and_what_to_do(
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize("command", ["spaces", "doctor"])
+def test_the_daemon_of_the_system_is_named_to_who_looks_elsewhere(
+    daemon: Kvstowd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    words = [command, "--target", f"unix:{tmp_path}/none"]
+    environment = {"COLUMNS": "300"}
+    assert "one listens at" not in CliRunner().invoke(app, words, env=environment).output
+    monkeypatch.setattr("kvstow.cli.connection.SYSTEM_SOCKET", str(daemon.socket))
+    assert (
+        f"one listens at {daemon.target}" in CliRunner().invoke(app, words, env=environment).output
+    )
+
+
 @pytest.mark.parametrize("barred", ["kvstow.sock", "."])
 def test_a_socket_that_only_another_user_may_use_is_said_to_be_theirs(
     daemon: Kvstowd, barred: str

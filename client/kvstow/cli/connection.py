@@ -27,6 +27,8 @@ REFUSED = 1
 WRONG_COMMAND = 2
 UNREACHABLE = 3
 
+SYSTEM_SOCKET = "/run/kvstow/kvstow.sock"
+"""Where a daemon is that runs as a service."""
 
 _chosen: ContextVar[Mapping[str, Any]] = ContextVar("chosen", default=MappingProxyType({}))
 
@@ -83,8 +85,15 @@ def why_unreachable(target: str, error: Unreachable) -> str:
         return f"the daemon at {target} does not answer ({error}). See its log and its state."
     return (
         f"no daemon listens at {target}. Start kvstowd, or name another with --target or "
-        "KVSTOW_TARGET."
+        f"KVSTOW_TARGET{found_elsewhere(target)}."
     )
+
+
+def found_elsewhere(target: str) -> str:
+    """The daemon of the system, if it is another and runs: who has a session looks for one of the session."""
+    other = f"unix:{SYSTEM_SOCKET}"
+    there = other != target and os.path.exists(SYSTEM_SOCKET) and is_listening(other)
+    return f"; one listens at {other}" if there else ""
 
 
 def _owner_who_excludes_us(target: str) -> str | None:

@@ -2,13 +2,12 @@
 
 import stat
 
+from kvstow.cli.connection import found_elsewhere
 from kvstow.cli.words import duration, size
 from kvstow.v1 import cache_pb2
 
 from .findings import Finding, failure, fine, warning
 from .scene import Reach, Scene, SocketFile, this_user
-
-_OTHER_DAEMON = "start kvstowd, or name another daemon with --target or KVSTOW_TARGET"
 
 
 def check_socket(scene: Scene) -> Finding:
@@ -22,13 +21,22 @@ def check_socket(scene: Scene) -> Finding:
         case Reach.HIDDEN | Reach.FORBIDDEN:
             return failure("socket", f"{_whose(found)}, and you may not pass", _who_may(found))
         case Reach.OTHER:
-            return failure("socket", f"{found.place} is no socket", _OTHER_DAEMON)
+            return failure("socket", f"{found.place} is no socket", _other_daemon(scene.target))
         case Reach.ABSENT | Reach.DEAD if scene.wanted_bytes is not None:
-            return warning("socket", f"no daemon listens on {found.place} yet", _OTHER_DAEMON)
+            return warning(
+                "socket", f"no daemon listens on {found.place} yet", _other_daemon(scene.target)
+            )
         case Reach.ABSENT:
-            return failure("socket", f"there is no {found.place}", _OTHER_DAEMON)
+            return failure("socket", f"there is no {found.place}", _other_daemon(scene.target))
         case Reach.DEAD:
-            return failure("socket", f"nobody listens on {found.place}", _OTHER_DAEMON)
+            return failure(
+                "socket", f"nobody listens on {found.place}", _other_daemon(scene.target)
+            )
+
+
+def _other_daemon(target: str) -> str:
+    named = "start kvstowd, or name another daemon with --target or KVSTOW_TARGET"
+    return f"{named}{found_elsewhere(target)}"
 
 
 def _who_may(found: SocketFile) -> str:
