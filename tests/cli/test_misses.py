@@ -4,13 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from cli.running import ask, run
-from kvstow.cli.app import app
+from cli.running import ask, invoke, run
 from kvstow.client import Client, Credentials, Identity
 from security.rig import ENGINE_A, ENGINE_B, ENTRIES, READER, write
-from support.client_engine import IDENTITY, ClientEngine, connected_engine, keys
+from support.client_engine import IDENTITY, PATIENT, ClientEngine, connected_engine, keys
 from support.kvstowd import Kvstowd, placed_kvstowd, running_kvstowd
 
 
@@ -60,7 +58,7 @@ def test_a_space_can_be_named(small: Kvstowd, engine: ClientEngine) -> None:
     other = Identity()
     other.CopyFrom(IDENTITY)
     other.model = "other"
-    with Client(small.target) as client, client.open(other, "another engine") as session:
+    with Client(small.target, PATIENT) as client, client.open(other, "another engine") as session:
         assert session.lookup("request", keys([7])).count == 0
         engine.lookup([8])
         assert {miss["model"] for miss in ask(small, "misses")} == {"model", "other"}
@@ -89,7 +87,7 @@ def test_no_engine_is_shown_keys(directory: Path, token: str, code: int) -> None
     ):
         engine.lookup([7])
         words = ["misses", "--target", daemon.target, "--token-file", str(mine)]
-        result = CliRunner().invoke(app, words)
+        result = invoke(words)
     assert result.exit_code == code, result.output
     assert (missed.hex() in result.output) == (token == READER)
     assert ("NOT_PERMITTED" in result.output) == (token == ENGINE_A)

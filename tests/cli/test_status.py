@@ -2,14 +2,15 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from cli.running import ask, run
-from kvstow.cli.app import app
+from cli.running import ask, invoke, run
 from kvstow.server.core.requests import ServerInfo
 from rpc.rig import Served, served
 from security.rig import ENGINE_A, ENTRIES, write
@@ -25,7 +26,7 @@ def starting() -> Iterator[Served]:
 
 
 def status(target: str, *words: str) -> Result:
-    return CliRunner().invoke(app, ["status", "--target", target, *words])
+    return invoke(["status", "--target", target, *words])
 
 
 def test_status(daemon: Kvstowd, engine: ClientEngine) -> None:
@@ -94,15 +95,23 @@ def test_no_daemon_is_another_exit_code(tmp_path: Path, wait: str) -> None:
     assert ("after 0.3 s" in line) == (wait == "0.3")
 
 
-def test_a_daemon_that_comes_late_is_waited_for(directory: Path) -> None:
+def test_a_daemon_that_comes_late_is_waited_for(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     late: list[Kvstowd] = []
-    starter = threading.Timer(0.3, lambda: late.append(Kvstowd(directory)))
-    starter.start()
+
+    def pause(seconds: float) -> None:
+        """Nothing is there when the daemon is asked for the first time."""
+        if not late:
+            late.append(Kvstowd(directory))
+        time.sleep(seconds)
+
+    watched = SimpleNamespace(monotonic=time.monotonic, sleep=pause)
+    monkeypatch.setattr("kvstow.cli.status.time", watched)
     try:
-        result = status(f"unix:{directory}/kvstow.sock", "--wait", "60", "--json")
+        result = status(f"unix:{directory}/kvstow.sock", "--wait", "300", "--json")
         assert result.exit_code == 0, result.output
     finally:
-        starter.join()
         late[0].kill()
 
 
@@ -117,10 +126,10 @@ def test_an_engine_sees_what_its_token_allows(directory: Path) -> None:
     mine.write_text(ENGINE_A)
     with running_kvstowd(directory, tokens=tokens) as daemon:
         shown = ["--token-file", str(mine), "status", "--target", daemon.target, "--wait", "0"]
-        result = CliRunner().invoke(app, shown)
+        result = invoke(shown)
         assert result.exit_code == 0, result.output
         assert "not shown to an engine's token" in result.stdout
-        found = json.loads(CliRunner().invoke(app, [*shown, "--json"]).stdout)
+        found = json.loads(invoke([*shown, "--json"]).stdout)
         daemon.terminate()
         daemon.wait_exit()
     assert (found["state"], found["slots"], found["settings"]) == ("ready", None, None)

@@ -9,7 +9,7 @@ from cli.running import run
 from kvstow.cli import top
 from kvstow.client import Client
 from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2
-from support.client_engine import BLOCK_BYTES, ClientEngine
+from support.client_engine import BLOCK_BYTES, PATIENT, ClientEngine
 from support.kvstowd import Kvstowd
 
 MIB = 1 << 20
@@ -85,7 +85,7 @@ def test_the_json_lines_say_the_same(daemon: Kvstowd, engine: ClientEngine) -> N
 
 
 def test_bytes_are_those_that_were_copied(daemon: Kvstowd, engine: ClientEngine) -> None:
-    with Client(daemon.target) as client:
+    with Client(daemon.target, PATIENT) as client:
         before = client.administration.stats()
         engine.load([1, 2], [5, 6])
         engine.store([4], [3])

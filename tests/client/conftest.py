@@ -53,7 +53,8 @@ def session(open_session: Callable[..., Session]) -> Session:
 @pytest.fixture
 def daemon(socket: Path) -> Iterator[Kvstowd]:
     """A real daemon whose copies can be held."""
-    with running_kvstowd(socket.parent, debug_service=True) as running:
+    patient = {"session_grace_s": 600, "drain_grace_s": 600}
+    with running_kvstowd(socket.parent, debug_service=True, **patient) as running:
         yield running
 
 

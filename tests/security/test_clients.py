@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from kvstow.cli.app import app
+from cli.running import invoke
 from kvstow.client import Client, Credentials, EngineMemory, Refused, SessionState
 from security.authority import Authority
 from security.rig import ENGINE_A, ENTRIES, READER, STRANGER, entry, write
@@ -14,6 +14,7 @@ from support.client_engine import (
     BLOCK_BYTES,
     BLOCK_COUNT,
     IDENTITY,
+    PATIENT,
     ClientEngine,
     connected_engine,
 )
@@ -46,7 +47,7 @@ def test_an_engine_outlives_the_replacement_of_its_token(
 ) -> None:
     mine = token_file(directory, ENGINE_A)
     with (
-        Client(daemon.target, credentials=Credentials(token_file=mine)) as client,
+        Client(daemon.target, PATIENT, Credentials(token_file=mine)) as client,
         EngineMemory(BLOCK_BYTES * BLOCK_COUNT) as memory,
     ):
         engine = ClientEngine(client, memory)
@@ -63,7 +64,7 @@ def test_an_engine_outlives_the_replacement_of_its_token(
 
 def test_an_engine_may_start_before_its_token_is_known(daemon: Kvstowd, directory: Path) -> None:
     mine = token_file(directory, STRANGER)
-    with Client(daemon.target, credentials=Credentials(token_file=mine)) as client:
+    with Client(daemon.target, PATIENT, Credentials(token_file=mine)) as client:
         with pytest.raises(Refused, match="UNAUTHENTICATED"):
             client.open(IDENTITY, "engine")
         with client.open(IDENTITY, "engine", must_connect=False) as session:
@@ -74,7 +75,7 @@ def test_an_engine_may_start_before_its_token_is_known(daemon: Kvstowd, director
 
 def run(daemon: Kvstowd, *words: str, **variables: str) -> Result:
     environment = {"KVSTOW_TARGET": daemon.target, "COLUMNS": "160", **variables}
-    return CliRunner().invoke(app, words, env=environment)
+    return invoke(words, env=environment)
 
 
 def test_the_command_line_takes_a_token_from_a_flag_or_a_variable(
