@@ -1,7 +1,7 @@
 """A page's commands, run one after the other in one shell, as a person types them into one terminal.
 
-What stands between the commands and their outcome here: ports that another process may have are replaced by free ones,
-and the checkout is a folder of links, so that files the commands make stay out of the real one.
+What stands between the commands and their outcome here: ports that another process may have are replaced by others that
+nobody else gets meanwhile, and the checkout is a folder of links, so that files the commands make stay out of the real one.
 """
 
 import os
@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from docs.pages import ROOT, Block
 from support.kvstowd import environment
@@ -25,7 +26,7 @@ COPIED = ("examples/prometheus.yaml",)
 OWN = (".git", ".tools", ".venv", "examples")
 """What is not a link in the checkout of a session: it is left out, or a folder of links itself."""
 
-LIMIT_S = 280.0
+LIMIT_S = 560.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ class Checkout:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.ports = dict(zip(PORTS, _free_ports(len(PORTS)), strict=True))
+        self._reserved = [_reserved_port() for _ in PORTS]
+        here = [str(reserved.getsockname()[1]) for reserved in self._reserved]
+        self.ports = dict(zip(PORTS, here, strict=True))
         self.runtime = directory / "run"
         self.runtime.mkdir(mode=0o700)
         for path in ROOT.iterdir():
@@ -68,6 +71,13 @@ class Checkout:
         for name in COPIED:
             (directory / name).unlink()
             (directory / name).write_text(self.moved((ROOT / name).read_text(encoding="utf-8")))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for reserved in self._reserved:
+            reserved.close()
 
     def moved(self, text: str) -> str:
         """A text with the ports of this session."""
@@ -112,12 +122,12 @@ class Checkout:
         }
 
 
-def _free_ports(count: int) -> list[str]:
-    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [str(listener.getsockname()[1]) for listener in listeners]
-    for listener in listeners:
-        listener.close()
-    return ports
+def _reserved_port() -> socket.socket:
+    """A port that the system gives to nobody who does not name it; a server that may reuse addresses can listen there."""
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", 0))
+    return reserved
 
 
 def _end(shell: subprocess.Popen[str]) -> None:

@@ -37,9 +37,11 @@ def check(typed: Sequence[Typed]) -> None:
 
 def test_a_daemon_and_a_load_run_and_the_daemon_may_go_meanwhile(tmp_path: Path) -> None:
     without = [block for block in typed_blocks() if PROMETHEUS not in block.text]
-    check(Checkout(tmp_path).type(without))
+    with Checkout(tmp_path) as checkout:
+        check(checkout.type(without))
 
 
 @pytest.mark.prometheus
 def test_the_whole_page_leads_to_the_figures_of_the_dashboards(tmp_path: Path) -> None:
-    check(Checkout(tmp_path).type(typed_blocks()))
+    with Checkout(tmp_path) as checkout:
+        check(checkout.type(typed_blocks()))

@@ -16,7 +16,7 @@ from kvstow.server.core.types import TransferId, TransferKind
 from kvstow.server.core.types import TransferState as CoreState
 from kvstow.server.rpc.status import CODES
 from kvstow.v1 import cache_pb2, cache_pb2_grpc, transfer_pb2
-from support.client_engine import IDENTITY
+from support.client_engine import IDENTITY, PATIENT
 from support.kvstowd import running_kvstowd
 from support.memory import key
 from support.waiting import DEADLINE_S, wait_for
@@ -83,7 +83,7 @@ def newer(tmp_path: Path) -> Iterator[NewerDaemon]:
 
 @pytest.fixture
 def client(newer: NewerDaemon, tmp_path: Path) -> Iterator[Client]:
-    with Client(f"unix:{tmp_path / 'kvstow.sock'}") as connected:
+    with Client(f"unix:{tmp_path / 'kvstow.sock'}", PATIENT) as connected:
         yield connected
 
 
