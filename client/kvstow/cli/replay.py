@@ -43,7 +43,12 @@ _PIPE_COLUMNS = 160
 _sizes: TypeAdapter[int] = TypeAdapter(Size)
 
 
-def _size(written: str | int) -> int:
+def parsed_size(written: str | int) -> int:
+    """Bytes, as the daemon's settings write them.
+
+    Raises:
+        typer.BadParameter: it is no size.
+    """
     try:
         found = _sizes.validate_python(written)
     except ValidationError as error:
@@ -72,7 +77,7 @@ BlockTokens = Annotated[
 BytesPerToken = Annotated[
     int | None,
     typer.Option(
-        parser=_size,
+        parser=parsed_size,
         metavar="SIZE",
         show_default="128KiB, as of Llama 3.1 8B",
         help="KV cache of one token: all layers, all ranks.",
@@ -80,7 +85,7 @@ BytesPerToken = Annotated[
 ]
 BlockBytes = Annotated[
     int | None,
-    typer.Option(parser=_size, metavar="SIZE", help="Instead: KV cache of one block."),
+    typer.Option(parser=parsed_size, metavar="SIZE", help="Instead: KV cache of one block."),
 ]
 PoolSizes = Annotated[
     str | None,
@@ -165,7 +170,7 @@ def replay(
 
 def _pool_sizes(written: str, block_bytes: int) -> list[int]:
     try:
-        pools = sorted({_size(part) for part in written.split(",")})
+        pools = sorted({parsed_size(part) for part in written.split(",")})
     except typer.BadParameter as error:
         raise typer.BadParameter(error.message, param_hint="--pool-sizes") from None
     if pools[0] < block_bytes:

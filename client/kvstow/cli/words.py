@@ -1,9 +1,6 @@
 """Quantities as people read them."""
 
-import re
-
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) ?(B|KiB|MiB|GiB|TiB)?")
 
 
 def size(count: float) -> str:
@@ -42,18 +39,3 @@ def percent(part: float | None) -> str:
 def ratio(part: int, whole: int) -> str:
     """A part of a whole in percent; a dash if there is no whole."""
     return percent(share(part, whole))
-
-
-def parsed_size(written: str) -> int:
-    """Bytes, as `size` and the daemon's settings write them: 64GiB, 1.5 TiB, 4096.
-
-    Raises:
-        ValueError: it is no size.
-    """
-    found = _SIZE.fullmatch(written.strip())
-    if found is None:
-        raise ValueError(f"{written!r} is no size such as 64GiB")
-    count = int(float(found[1]) * 1024 ** _UNITS.index(found[2] or "B"))
-    if count < 1:
-        raise ValueError("a size is at least one byte")
-    return count

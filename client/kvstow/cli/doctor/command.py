@@ -10,7 +10,7 @@ from rich.text import Text
 from kvstow.cli.connection import chosen_target, connected
 from kvstow.cli.options import AsJson
 from kvstow.cli.printing import console, print_json
-from kvstow.cli.words import parsed_size
+from kvstow.cli.replay import parsed_size
 
 from .examination import examine
 from .findings import Finding, Level
