@@ -1,12 +1,22 @@
 """What the driver is told to copy is what the spans say, in few pieces that no page-lock boundary cuts."""
 
+import gc
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any, TypeAlias
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvstow.server.core.spans import Offsets, Segment, Spans, plan_spans
 from kvstow.server.device.base import Direction
 from kvstow.server.device.cuda.batches import Batch, HostChunks, Rows, as_rows, make_batch
+
+TraceFunction: TypeAlias = Callable[[FrameType, str, object], Any]
 
 BASES = np.array([1 << 40, 1 << 41], dtype=np.int64)
 POOL = 1 << 20
@@ -89,6 +99,46 @@ def test_rows_copy_the_same_and_stay_in_their_chunk(
     end = rows.host + (rows.height - 1) * rows.host_pitch + rows.width
     assert np.array_equal((rows.host - POOL) // chunk_bytes, (end - 1 - POOL) // chunk_bytes)
     assert (np.minimum(rows.device_pitch, rows.host_pitch) >= rows.width).all()
+
+
+def steps_of(work: Callable[[], object]) -> int:
+    """Instructions of Python that are executed; what is done in C is none."""
+    count = 0
+
+    def note(frame: FrameType, event: str, argument: object) -> TraceFunction:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return note
+
+    work()  # whatever is done but once
+    before = sys.gettrace()
+    gc.disable()  # it may call others when it comes
+    sys.settrace(note)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+        gc.enable()
+    return count
+
+
+@pytest.mark.parametrize("chunk_bytes", [1 << 20, 150])
+def test_what_a_piece_takes_of_python_does_not_grow_with_its_blocks(chunk_bytes: int) -> None:
+    host = HostChunks(POOL, chunk_bytes)
+
+    def describe(count: int) -> None:
+        batch = make_batch(Direction.STORE, planned_apart[count], BASES, host)
+        as_rows(batch, host)
+
+    segments = [Segment(0, 0, 100, 100)]
+    planned_apart = {
+        count: plan_spans(segments, range(0, 2 * count, 2), range(count), 100, 100 * count, 0)
+        for count in (10, 1000)
+    }
+    few, many = (steps_of(partial(describe, count)) for count in planned_apart)
+    assert len(planned_apart[1000]) == 1000
+    assert few == many
 
 
 def test_neighbours_in_both_places_become_one_copy() -> None:
