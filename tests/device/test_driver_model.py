@@ -171,7 +171,9 @@ def copy_from_another_gpu(scene: Scene) -> None:
 
 def copy_on_the_stream_of_another_gpu(scene: Scene) -> None:
     scene.driver.use(1)
-    scene.copy()
+    stream = scene.driver.create_stream()
+    scene.driver.use(0)
+    replace(scene, stream=stream).copy()
 
 
 def copy_rows_that_overlap(scene: Scene) -> None:
