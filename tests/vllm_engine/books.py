@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from kvstow.client import Client
 from kvstow.v1.admin_pb2 import SpaceCounters
+from support.client_engine import PATIENT
 from support.waiting import wait_for
 
 
@@ -46,6 +47,14 @@ class Books:
         """Leases that nobody gave back."""
         return self._admin.leases().total_count
 
+    def attached_sessions(self) -> set[int]:
+        """Those to which the memory of all ranks is attached."""
+        return {
+            session.session_id
+            for session in self._admin.sessions()
+            if len(session.attached_ranks) == session.world_size
+        }
+
     def wait_quiet(self) -> None:
         """Wait until nothing is in flight or held, and verify the books."""
         wait_for(lambda: not self.transfer_count, "no transfer in flight")
@@ -56,5 +65,5 @@ class Books:
 @contextmanager
 def open_books(target: str) -> Iterator[Books]:
     """The books of the daemon that listens there."""
-    with Client(target) as client:
+    with Client(target, PATIENT) as client:
         yield Books(client)

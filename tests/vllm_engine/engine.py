@@ -24,7 +24,9 @@ from vllm.v1.engine.llm_engine import LLMEngine
 
 from vllm_engine.tiny import BLOCK_TOKENS, VOCABULARY
 
-DEADLINE_S = 240.0
+DEADLINE_S = 500.0
+"""Longer than anything here takes on a busy machine; reached only when something is broken."""
+
 PATIENT = {"lookup_budget_ms": 60_000, "transfer_budget_ms": 60_000}
 """Options for tests in which a busy machine must not make a miss of a hit."""
 
@@ -61,6 +63,20 @@ def prompt(seed: int, token_count: int) -> list[int]:
     """Random tokens; those of a longer prompt begin with those of a shorter one."""
     draw = random.Random(seed)
     return [draw.randrange(VOCABULARY) for _ in range(token_count)]
+
+
+def repeat_until(act: Callable[[], object], condition: Callable[[], object], what: str) -> None:
+    """Do something again and again until a condition holds.
+
+    Args:
+        act: does it.
+        condition: asked before each time.
+        what: what is waited for, for the message of a failure.
+    """
+    until = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < until, f"in {DEADLINE_S} s it never came to this: {what}"
+        act()
 
 
 def connector(target: str, **options: object) -> KVTransferConfig:
@@ -131,16 +147,8 @@ class Engine:
         return [self.answers[name] for name in names]
 
     def step_until(self, condition: Callable[[], object], what: str) -> None:
-        """Step until a condition holds.
-
-        Args:
-            condition: asked before each step.
-            what: what is waited for, for the message of a failure.
-        """
-        until = time.monotonic() + DEADLINE_S
-        while not condition():
-            assert time.monotonic() < until, f"in {DEADLINE_S} s it never came to this: {what}"
-            self.step()
+        """Step until a condition holds; see `repeat_until`."""
+        repeat_until(self.step, condition, what)
 
     def run(self, *prompts: Sequence[int], generate: int = 8, **how: Any) -> list[Answer]:
         """Answer prompts, all at once."""
@@ -195,6 +203,13 @@ class OpenEngine(Engine):
             request.is_finished() for request in self.scheduler.requests.values()
         )
 
+    def attach(self) -> None:
+        """Step until its memory is attached. Only for a while after that was begun it is waited for before it is a miss."""
+        presence = self.scheduler.connector._half.half._presence
+        repeat_until(
+            lambda: self.run(SHORT, generate=1), presence.all_attached, "its memory attached"
+        )
+
     def settle(self) -> None:
         """Step until the engine has nothing left to do."""
         self.step_until(lambda: not self.scheduler.has_requests(), "an engine at rest")
@@ -234,15 +249,30 @@ class OpenEngine(Engine):
 
 
 @contextmanager
-def running_engine(
+def started_engine(
     model: Path, transfer: KVTransferConfig | None = None, **arguments: object
 ) -> Iterator[OpenEngine]:
-    """An engine in this process that is gone afterwards."""
+    """An engine in this process that is gone afterwards; its daemon may come later."""
     engine = OpenEngine(model, transfer, **arguments)
     try:
         yield engine
     finally:
         engine.close()
+
+
+@contextmanager
+def running_engine(
+    model: Path, transfer: KVTransferConfig | None = None, **arguments: object
+) -> Iterator[OpenEngine]:
+    """The same, and its memory is attached if it has a connector."""
+    with started_engine(model, transfer, **arguments) as engine:
+        if transfer is not None:
+            engine.attach()
+        yield engine
+
+
+SHORT = prompt(0, 3)
+"""Not a block, so it is neither looked up nor stored."""
 
 
 def _answer(output: RequestOutput) -> Answer:

@@ -51,9 +51,11 @@ def failed_copies(
         numbers = [
             stub.AddFault(debug_pb2.AddFaultRequest(fault=fault)).fault_id for fault in plan
         ]
-        yield lambda: _failed_count(daemon, kind) - before
-        for number in numbers:
-            stub.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=number))
+        try:
+            yield lambda: _failed_count(daemon, kind) - before
+        finally:
+            for number in numbers:
+                stub.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=number))
 
 
 @contextmanager
@@ -63,8 +65,10 @@ def slow_copies(daemon: Kvstowd, delay_s: float) -> Iterator[None]:
     with grpc.insecure_channel(daemon.target) as channel:
         stub = debug_pb2_grpc.DebugServiceStub(channel)
         number = stub.AddFault(debug_pb2.AddFaultRequest(fault=fault)).fault_id
-        yield
-        stub.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=number))
+        try:
+            yield
+        finally:
+            stub.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=number))
 
 
 def _failed_count(daemon: Kvstowd, kind: TransferKind) -> float:

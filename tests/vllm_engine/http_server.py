@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from support.waiting import wait_for
-from vllm_engine.engine import DEADLINE_S, PATIENT, Answer
+from vllm_engine.books import open_books
+from vllm_engine.engine import DEADLINE_S, PATIENT, SHORT, Answer, repeat_until
 from vllm_engine.tiny import BLOCK_TOKENS
 
 
@@ -28,9 +29,11 @@ class HttpServer:
     """
 
     def __init__(self, model: Path, target: str, log: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        # Bound until the server has gone, which shares it: nobody else gets the port.
+        self._bound = socket.socket()
+        self._bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._bound.bind(("127.0.0.1", 0))
+        self._port = self._bound.getsockname()[1]
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 _command(model, target, self._port),
@@ -69,6 +72,7 @@ class HttpServer:
         """Take it away at once, with all its processes."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        self._bound.close()
 
     def _post(self, path: str, body: bytes = b"") -> Any:
         headers = {"Content-Type": "application/json"}
@@ -90,12 +94,19 @@ class HttpServer:
 
 @contextmanager
 def http_server(model: Path, target: str, log: Path) -> Iterator[HttpServer]:
-    """A server that is gone afterwards."""
-    server = HttpServer(model, target, log)
-    try:
-        yield server
-    finally:
-        server.kill()
+    """A server that is gone afterwards; its memory is attached."""
+    with open_books(target) as books:
+        others = books.attached_sessions()
+        server = HttpServer(model, target, log)
+        try:
+            repeat_until(
+                lambda: server.ask(SHORT, 1),
+                lambda: books.attached_sessions() - others,
+                "its memory attached",
+            )
+            yield server
+        finally:
+            server.kill()
 
 
 def _command(model: Path, target: str, port: int) -> list[str]:

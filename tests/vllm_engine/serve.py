@@ -16,7 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from vllm_engine.engine import PATIENT, Answer, Engine, connector
+from vllm_engine.books import open_books
+from vllm_engine.engine import PATIENT, SHORT, Answer, Engine, connector, repeat_until
 
 _TESTS = Path(__file__).parent.parent
 
@@ -77,12 +78,19 @@ class EngineProcess:
 
 @contextmanager
 def engine_process(model: Path, target: str, **arguments: object) -> Iterator[EngineProcess]:
-    """An engine in other processes that are gone afterwards."""
-    process = EngineProcess(model, target, **arguments)
-    try:
-        yield process
-    finally:
-        process.kill()
+    """An engine in other processes that are gone afterwards; its memory is attached."""
+    with open_books(target) as books:
+        others = books.attached_sessions()
+        process = EngineProcess(model, target, **arguments)
+        try:
+            repeat_until(
+                lambda: process.run(SHORT, generate=1),
+                lambda: books.attached_sessions() - others,
+                "its memory attached",
+            )
+            yield process
+        finally:
+            process.kill()
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from kvstow.client.engines.offload.options import Options
 from kvstow.client.engines.vllm import layout, serving
 from kvstow.client.engines.vllm.layout import Unsupported, allocation_bytes
 from kvstow.client.engines.vllm.serving import EngineWorker
-from vllm_engine.engine import OpenEngine, connector, running_engine
+from vllm_engine.engine import OpenEngine, connector, started_engine
 from vllm_engine.tiny import tiny_llama
 
 __all__ = ["driver", "library"]
@@ -55,7 +55,7 @@ Caches = Callable[[int], dict[str, Any]]
 @pytest.fixture(scope="module")
 def configured() -> Iterator[OpenEngine]:
     """An engine whose configuration is taken for that of one on a GPU."""
-    with running_engine(
+    with started_engine(
         tiny_llama(), connector("unix:/nowhere"), num_gpu_blocks_override=16, max_model_len=256
     ) as engine:
         yield engine

@@ -1,18 +1,27 @@
 """The daemon goes away in every manner while requests run: every request ends with the right tokens, and caching comes back."""
 
-import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from client.faults import stopped
+from kvstow.client.engines.offload.options import Options
 from support.kvstowd import Kvstowd, running_kvstowd
-from support.waiting import DEADLINE_S, wait_for
+from support.waiting import wait_for
 from vllm_engine.books import open_books
-from vllm_engine.engine import OpenEngine, connector, prompt, running_engine
+from vllm_engine.engine import (
+    PATIENT,
+    OpenEngine,
+    connector,
+    prompt,
+    repeat_until,
+    running_engine,
+    started_engine,
+)
 from vllm_engine.tiny import BLOCK_TOKENS, tiny_llama
 
 PROMPTS = [prompt(seed % 10, 100 + 10 * (seed % 10)) for seed in range(20)]
@@ -37,8 +46,8 @@ def place() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def engine(expected: object, place: Path) -> Iterator[OpenEngine]:
     """An engine that starts before there is any daemon."""
-    options = connector(f"unix:{place / 'kvstow.sock'}")
-    with running_engine(tiny_llama(), options, num_gpu_blocks_override=512) as running:
+    options = connector(f"unix:{place / 'kvstow.sock'}", **PATIENT)
+    with started_engine(tiny_llama(), options, num_gpu_blocks_override=512) as running:
         yield running
 
 
@@ -60,11 +69,15 @@ def comes_back(engine: OpenEngine, daemon: Kvstowd, expected: list[tuple[int, ..
     with open_books(daemon.target) as books:
         before = books.counters().loaded_count
 
-        until = time.monotonic() + DEADLINE_S
-        while books.counters().loaded_count == before:
-            assert time.monotonic() < until, "no blocks from a daemon that is back"
+        def ask() -> None:
             assert [each.tokens for each in engine.run(*PROMPTS, generate=GENERATE)] == expected
             engine.forget()
+
+        repeat_until(
+            ask,
+            lambda: books.counters().loaded_count > before,
+            "blocks from a daemon that is back",
+        )
         books.wait_quiet()
 
 
@@ -113,13 +126,15 @@ def test_ends_and_is_started_again(
 
 
 @contextmanager
-def frozen(daemon: Kvstowd) -> Iterator[None]:
-    """It stands still meanwhile."""
-    daemon.process.send_signal(signal.SIGSTOP)
-    try:
+def frozen(engine: OpenEngine, daemon: Kvstowd) -> Iterator[None]:
+    """It stands still meanwhile, and its engine is no more patient than engines are."""
+    half, usual = engine.scheduler.connector._half.half, Options().budgets
+    with (
+        stopped(daemon.process),
+        patch.object(half._finder, "_budget_s", usual.lookup_s),
+        patch.object(half._session._transfers, "_budgets", usual),
+    ):
         yield
-    finally:
-        daemon.process.send_signal(signal.SIGCONT)
 
 
 def test_frozen(engine: OpenEngine, place: Path, expected: list[tuple[int, ...]]) -> None:
@@ -127,7 +142,7 @@ def test_frozen(engine: OpenEngine, place: Path, expected: list[tuple[int, ...]]
     with running_kvstowd(place, **SETTINGS) as daemon:
         comes_back(engine, daemon, expected)
         waiting = begin(engine)
-        with frozen(daemon):
+        with frozen(engine, daemon):
             others = [engine.add(prompt(50 + seed, 100), GENERATE) for seed in range(5)]
             engine.finish(*others)
         finish(engine, waiting, expected)
@@ -141,7 +156,7 @@ def test_a_reset_that_the_daemon_did_not_hear(
     with running_kvstowd(place, **SETTINGS) as daemon, open_books(daemon.target) as books:
         comes_back(engine, daemon, expected)
         loaded = books.counters().loaded_count
-        with frozen(daemon):
+        with frozen(engine, daemon):
             assert not engine.reset()
             assert engine.run(PROMPTS[-1], generate=GENERATE)[0].tokens == expected[-1]
             engine.forget()

@@ -3,16 +3,14 @@
 The engine runs in a process of its own, with one for each rank beneath it.
 """
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.kvstowd import Kvstowd, running_kvstowd
-from support.waiting import DEADLINE_S
 from vllm_engine.books import Books
-from vllm_engine.engine import PATIENT, connector, prompt, running_engine
+from vllm_engine.engine import PATIENT, connector, prompt, repeat_until, running_engine
 from vllm_engine.faults import failed_loads
 from vllm_engine.serve import EngineProcess, engine_process
 from vllm_engine.tiny import BLOCK_TOKENS, tiny_llama
@@ -83,7 +81,8 @@ def test_both_attach_to_the_next_daemon(
     engine.forget()
     assert ask(engine, expected) == NOTHING
     with running_kvstowd(directory, pool_size="64MiB"):
-        until = time.monotonic() + DEADLINE_S
-        while ask(engine, expected) != CACHED:
-            assert time.monotonic() < until, "nothing is found at the next daemon"
-            engine.forget()
+        repeat_until(
+            engine.forget,
+            lambda: ask(engine, expected) == CACHED,
+            "everything is found at the next daemon",
+        )

@@ -46,7 +46,7 @@ def tiny_adapter(seed: int = 1) -> Path:
         with tempfile.TemporaryDirectory(dir=_CACHE) as fresh:
             Path(fresh, "adapter").mkdir()
             _make_adapter(Path(fresh, "adapter"), seed)
-            Path(fresh, "adapter").rename(made)
+            _keep(Path(fresh, "adapter"), made)
     return made
 
 
@@ -76,8 +76,17 @@ def _made(name: str, seed: int, **changes: object) -> Path:
         _CACHE.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=_CACHE) as fresh:
             _make(Path(fresh, name), seed, changes)
-            Path(fresh, name).rename(made)
+            _keep(Path(fresh, name), made)
     return made
+
+
+def _keep(fresh: Path, made: Path) -> None:
+    """Give a directory its name; another run of the tests may have made the same meanwhile."""
+    try:
+        fresh.rename(made)
+    except OSError:
+        if not made.exists():
+            raise
 
 
 def _make(directory: Path, seed: int, changes: dict[str, object]) -> None:
