@@ -1,11 +1,14 @@
 """The engine's blocks: never given to two, never leaked, never overwritten under a copy, whatever ends a request."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from unittest.mock import patch
 
 import pytest
 import torch
 
 from client.faults import LOAD, STORE, held
+from kvstow.client.engines.offload.board import BoardView
 from support.kvstowd import Kvstowd
 from vllm_engine.books import Books
 from vllm_engine.engine import PATIENT, OpenEngine, connector, prompt, running_engine
@@ -80,9 +83,10 @@ def test_abort_during_a_load(engine: OpenEngine, daemon: Kvstowd, books: Books) 
     engine.run(PROMPTS[0])
     engine.forget()
     books.wait_quiet()
-    with held(daemon, LOAD):
+    with held(daemon, LOAD) as wait_held:
         name = engine.add(PROMPTS[0])
         engine.step_until(lambda: books.transfer_count, "a load")
+        wait_held()
         engine.abort(name)
         engine.step()
         assert engine.free_count < BLOCK_COUNT - 1, "blocks were given back under a load"
@@ -94,9 +98,10 @@ def test_abort_during_a_store(
     books: Books,
     expected: tuple[list[tuple[int, ...]], list[torch.Tensor]],
 ) -> None:
-    with held(daemon, STORE):
+    with held(daemon, STORE) as wait_held:
         name = engine.add(PROMPTS[0], LONG)
         engine.step_until(lambda: books.transfer_count, "a store")
+        wait_held()
         engine.abort(name)
         engine.step()
     engine.forget()
@@ -110,10 +115,23 @@ def test_blocks_are_not_overwritten_under_a_store(
 ) -> None:
     """The engine gives a finished request's blocks to the next ones, which wait until they were copied."""
     first, *others = [prompt(10 + seed, 400) for seed in range(3)]
-    with slow_copies(daemon, 2.0):
+    with ExitStack() as copies:
+        copies.enter_context(held(daemon, STORE))
         (cold,) = engine.run(first)
         assert books.transfer_count
-        engine.run(*others)
+        waited: list[int] = []
+        wait = BoardView.wait
+
+        def let_go(view: BoardView, number: int, timeout_s: float) -> bool:
+            """As soon as the engine waits for a copy, and no sooner."""
+            if not wait(view, number, 0):
+                waited.append(number)
+                copies.close()
+            return wait(view, number, timeout_s)
+
+        with patch.object(BoardView, "wait", let_go):
+            engine.run(*others)
+        assert waited
     engine.forget()
     books.wait_quiet()
     (warm,) = engine.run(first)

@@ -8,6 +8,7 @@ import pytest
 from client.faults import LOAD, STORE, held
 from kvstow.v1.transfer_pb2 import TransferKind
 from support.kvstowd import Kvstowd
+from support.waiting import wait_for
 from vllm_engine.books import Books
 from vllm_engine.engine import PATIENT, OpenEngine, connector, prompt, running_engine
 from vllm_engine.tiny import BLOCK_TOKENS, tiny_llama
@@ -57,10 +58,11 @@ def test_at_rest(engine: OpenEngine, books: Books) -> None:
 def test_while_a_store_is_held(
     engine: OpenEngine, daemon: Kvstowd, books: Books, expected: tuple[tuple[int, ...], ...]
 ) -> None:
-    with held(daemon, STORE):
+    with held(daemon, STORE) as wait_held:
         engine.run(PROMPT)
         engine.step()
         assert books.transfer_count
+        wait_held()
         assert engine.reset()
         (answer,) = engine.run(OTHER, generate=LONG)
         assert answer.cached_count == 0
@@ -79,9 +81,10 @@ def test_while_a_load_is_held(
     engine.run(PROMPT, OTHER)
     engine.forget()
     books.wait_quiet()
-    with held(daemon, LOAD):
+    with held(daemon, LOAD) as wait_held:
         name = engine.add(PROMPT, LONG)
         engine.step_until(lambda: books.transfer_count, "a load")
+        wait_held()
         # vLLM cannot empty its own cache while blocks are in use; the space is empty all the same.
         assert not engine.reset()
         assert not books.ready_count
@@ -124,6 +127,8 @@ def test_of_running_requests(
         engine.step_until(
             lambda: engine.computed_count(name) > len(PROMPT) + BLOCK_TOKENS, "generated tokens"
         )
+        if not kind:  # what was sent last is copied in its own time
+            wait_for(lambda: not books.transfer_count, "no transfer in flight")
         assert bool(books.transfer_count) == bool(kind)
         assert engine.reset(running=True)
         assert not books.ready_count
