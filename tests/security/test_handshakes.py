@@ -11,16 +11,47 @@ from typing import Any
 
 import pytest
 
-from kvstow.client import Client, Credentials, TlsFailed
+from kvstow.client import Client, Credentials, TlsFailed, calls
 from kvstow.client.handshakes import Handshakes
 from security.authority import Authority
 from security.test_tls import address_of, shared
+from support.client_engine import PATIENT
 from support.kvstowd import environment, running_kvstowd
 from support.memory import shared_directory
+
+PATIENT_OPTIONS = [
+    (name, 60_000 if name == "grpc.min_reconnect_backoff_ms" else value)
+    for name, value in calls.CHANNEL_OPTIONS
+]
+"""With time for a handshake: how an attempt ends is seen, not that it was given up."""
+
+PATIENT_KVSTOW = f"""
+from functools import partial
+from importlib import import_module
+from kvstow.cli import __main__
+
+def import_patient(name):
+    commands = import_module(name)
+    from kvstow.cli import connection
+    from kvstow.client import Budgets, Client, calls
+    calls.CHANNEL_OPTIONS = {PATIENT_OPTIONS}
+    connection.Client = partial(Client, budgets=Budgets(control_s={PATIENT.control_s}))
+    return commands
+
+__main__.import_module = import_patient
+__main__.main()
+"""
+"""`kvstow` with as much time; gRPC is imported when it itself does that, which decides what gRPC writes."""
 
 CA = "--ca-file"
 CERT = "--cert-file"
 PLAIN, TLS, EXPIRED, MUTUAL = "plain", "tls", "expired", "mutual"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients of this process have time, too."""
+    monkeypatch.setattr(calls, "CHANNEL_OPTIONS", PATIENT_OPTIONS)
 
 
 @dataclass
@@ -92,7 +123,7 @@ def test_what_was_seen_and_what_to_do_is_said(
     scene: Scene, daemon: str, brought: tuple[str, ...], seen: str, to_do: str
 ) -> None:
     address, credentials = scene.addresses[daemon], scene.credentials(*brought)
-    with Client(address, credentials=credentials) as client, pytest.raises(TlsFailed) as failure:
+    with Client(address, PATIENT, credentials) as client, pytest.raises(TlsFailed) as failure:
         client.server_info()
     assert seen in failure.value.found
     assert address in failure.value.found
@@ -104,7 +135,7 @@ def test_what_was_seen_and_what_to_do_is_said(
 def test_a_certificate_for_another_name_is_said_to_be(scene: Scene) -> None:
     address = scene.addresses[TLS].replace("localhost", "127.0.0.1")
     with (
-        Client(address, credentials=scene.credentials("ca")) as client,
+        Client(address, PATIENT, scene.credentials("ca")) as client,
         pytest.raises(TlsFailed) as failure,
     ):
         client.server_info()
@@ -120,9 +151,8 @@ def test_the_doctor_says_it_too(scene: Scene) -> None:
 
 
 def test_certificates_that_fit_are_no_trouble(scene: Scene) -> None:
-    with Client(
-        scene.addresses[MUTUAL], credentials=scene.credentials("ca", "cert", "key")
-    ) as client:
+    known = scene.credentials("ca", "cert", "key")
+    with Client(scene.addresses[MUTUAL], PATIENT, known) as client:
         assert client.server_info().boot_id
 
 
@@ -143,7 +173,7 @@ def said(address: str, credentials: Credentials) -> str:
 def kvstow(*words: str) -> subprocess.CompletedProcess[str]:
     """A process, so that what gRPC itself writes to standard error is seen."""
     return subprocess.run(
-        [sys.executable, "-m", "kvstow.cli", *words],
+        [sys.executable, "-c", PATIENT_KVSTOW, *words],
         check=False,
         capture_output=True,
         text=True,

@@ -166,7 +166,9 @@ def test_a_stream_that_is_not_read_keeps_its_own_thread_and_no_other(directory: 
         a.watch().cancel()
         stub = daemon.cache(ENGINE_A)
         stub.Store(a.store_request(1, [1]))
-        unread = stub.Watch(cache_pb2.WatchRequest(session_id=a.session_id), timeout=LIMIT_S)
+        wait_for(lambda: stub.Lookup(a.lookup_request([1])).groups[0].hit_count, "the stored key")
+        watch = cache_pb2.WatchRequest(session_id=a.session_id)
+        unread = stub.Watch(watch, timeout=10 * LIMIT_S)
         assert next(unread).boot_id
         names = [f"{number:0>1000}" for number in range(300)]  # more than a stream takes in unread
         for name in names:

@@ -11,6 +11,7 @@ from kvstow.v1 import cache_pb2
 from rpc.rig import BLOCK_BYTES, BLOCK_COUNT, Engine, config, refused
 from security.rig import ENGINE_A, ENGINE_B, ENTRIES, Guarded, entry, guarded
 from support.memory import shared_directory
+from support.waiting import DEADLINE_S
 
 SIZE_BYTES = BLOCK_BYTES * BLOCK_COUNT
 OF_A = b"a" * SIZE_BYTES
@@ -52,7 +53,7 @@ def attach(daemon: Guarded, engine: Engine, token: str, path: Path | str) -> str
     except grpc.RpcError as refusal:
         return f"{refused(refusal)} {message(refusal)}"
     daemon.cache(token).DetachMemory(
-        cache_pb2.DetachMemoryRequest(session_id=engine.session_id, wait_s=30)
+        cache_pb2.DetachMemoryRequest(session_id=engine.session_id, wait_s=DEADLINE_S)
     )
     return "OK"
 

@@ -12,9 +12,9 @@ import pytest
 
 from security.authority import Authority
 from support.kvstowd import Kvstowd, running_kvstowd
-from support.waiting import wait_for
+from support.waiting import DEADLINE_S, wait_for
 
-LIMIT_S = 30.0
+LIMIT_S = DEADLINE_S
 
 
 def settings(authority: Authority) -> dict[str, Any]:

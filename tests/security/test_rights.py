@@ -15,8 +15,9 @@ from kvstow.v1 import admin_pb2, cache_pb2, debug_pb2
 from rpc.rig import refused
 from security.rig import ADMINISTRATOR, ENGINE_A, READER, STRANGER, Guarded, guarded
 from support.memory import shared_directory
+from support.waiting import DEADLINE_S
 
-LIMIT_S = 30.0
+LIMIT_S = DEADLINE_S
 CALLERS = {
     "nobody": "",
     "a stranger": STRANGER,

@@ -13,10 +13,10 @@ from kvstow.v1 import admin_pb2, cache_pb2, debug_pb2, transfer_pb2
 from rpc.rig import Engine, identity, metadata, refused
 from security.rig import ADMINISTRATOR, ENGINE_A, ENGINE_B, READER, Guarded, guarded
 from support.memory import shared_directory
-from support.waiting import wait_for
+from support.waiting import DEADLINE_S, wait_for
 
 KEYS = [1, 2, 3]
-LIMIT_S = 30.0
+LIMIT_S = DEADLINE_S
 Request = Callable[[Engine], Any]
 
 REQUESTS: dict[str, Request] = {

@@ -15,10 +15,11 @@ from kvstow.server.rpc.watched import CredentialError
 from kvstow.v1 import cache_pb2, cache_pb2_grpc
 from security.authority import Authority
 from security.rig import ADMINISTRATOR, ENTRIES, STRANGER, write
-from support.client_engine import connected_engine
+from support.client_engine import PATIENT, connected_engine
 from support.kvstowd import Kvstowd, running_kvstowd
+from support.waiting import DEADLINE_S
 
-LIMIT_S = 30.0
+LIMIT_S = DEADLINE_S
 
 
 def tls_settings(directory: Path, authority: Authority) -> dict[str, Any]:
@@ -55,14 +56,14 @@ def test_a_token_over_tls_opens_and_nothing_else_does(directory: Path) -> None:
     with running_kvstowd(directory, tokens=tokens, **settings) as daemon:
         address = address_of(daemon)
         known = Credentials(ca_file=authority.file, token_file=mine)
-        with Client(address, credentials=known) as client:
+        with Client(address, PATIENT, known) as client:
             assert client.server_info().boot_id
             client.administration.check_ledger()
         for credentials, complaint in (
             (Credentials(ca_file=authority.file), "UNAUTHENTICATED"),
             (Credentials(ca_file=authority.file, token_file=wrong), "UNAUTHENTICATED"),
         ):
-            with Client(address, credentials=credentials) as client:
+            with Client(address, PATIENT, credentials) as client:
                 with pytest.raises(Refused) as refusal:
                     client.server_info()
                 assert refusal.value.reason == complaint
@@ -70,7 +71,7 @@ def test_a_token_over_tls_opens_and_nothing_else_does(directory: Path) -> None:
             Credentials(ca_file=stranger.file, token_file=mine),  # of an impostor, say
             Credentials(token_file=mine),  # not encrypted, which on this machine is permitted
         ):
-            with Client(address, credentials=credentials) as client, pytest.raises(Unreachable):
+            with Client(address, PATIENT, credentials) as client, pytest.raises(Unreachable):
                 client.server_info()
         assert daemon.serving()
 
@@ -89,14 +90,14 @@ def test_with_authorities_of_clients_only_their_clients_get_in(directory: Path) 
     with running_kvstowd(directory, tls_client_ca=clients.file, **settings) as daemon:
         address = address_of(daemon)
         known = Credentials(authority.file, cert, key)
-        with Client(address, credentials=known) as client:
+        with Client(address, PATIENT, known) as client:
             assert client.server_info().boot_id
             assert client.administration.stats().pool_bytes
         for credentials in (
             Credentials(authority.file),
             Credentials(authority.file, foreign_cert, foreign_key),
         ):
-            with Client(address, credentials=credentials) as client, pytest.raises(Unreachable):
+            with Client(address, PATIENT, credentials) as client, pytest.raises(Unreachable):
                 client.server_info()
 
 
@@ -117,7 +118,7 @@ def test_a_certificate_is_replaced_while_clients_are_connected(directory: Path) 
             assert serial_number(address, authority) != old
             daemon.wait_line("read again")
             assert ask(before) == boot_id  # over the connection that it has
-            with Client(address, credentials=Credentials(authority.file)) as after:
+            with Client(address, PATIENT, Credentials(authority.file)) as after:
                 assert after.server_info().boot_id == boot_id
 
 
@@ -131,17 +132,15 @@ def ask(stub: cache_pb2_grpc.CacheServiceStub) -> str:
 def test_a_pair_that_does_not_fit_changes_nothing(directory: Path) -> None:
     authority = Authority(directory)
     settings = tls_settings(directory, authority)
-    key = settings["tls_key"].read_bytes()
     with running_kvstowd(directory, insecure=True, **settings) as daemon:
         address = address_of(daemon)
         old = serial_number(address, authority)
-        authority.sign("localhost", "127.0.0.1")
-        fresh_key = settings["tls_key"].read_bytes()
-        settings["tls_key"].write_bytes(key)  # half of a replacement is done
+        cert, key = authority.sign("localhost", "127.0.0.1", stem="fresh")
+        cert.replace(settings["tls_cert"])  # half of a replacement is done
         assert serial_number(address, authority) == old
         line = daemon.wait_line("what was read before stays in force")
         assert "are no certificate and its key" in line["reason"]
-        settings["tls_key"].write_bytes(fresh_key)
+        key.replace(settings["tls_key"])
         assert serial_number(address, authority) != old
 
 

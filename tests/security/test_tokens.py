@@ -26,9 +26,10 @@ from security.rig import (
     guarded,
     write,
 )
+from support.client_engine import PATIENT
 from support.kvstowd import running_kvstowd
 from support.memory import shared_directory
-from support.waiting import wait_for
+from support.waiting import DEADLINE_S, wait_for
 
 INFO = cache_pb2.GetServerInfoRequest()
 HASH = "0" * 64
@@ -198,7 +199,7 @@ def test_a_stream_ends_with_the_token_that_opened_it(daemon: Guarded, left: list
     ended = threading.Event()
     if not streams[ENGINE_A].add_callback(ended.set):
         ended.set()
-    assert ended.wait(30)
+    assert ended.wait(DEADLINE_S)
     assert streams[ENGINE_A].code() is grpc.StatusCode.CANCELLED
     assert streams[ENGINE_B].is_active()
     wait_for(lambda: streaming(daemon) == {"a": False, "b": True}, "the end of the stream")
@@ -244,7 +245,7 @@ def test_a_daemon_reads_its_tokens_again_and_writes_none_of_them(directory: Path
     write(file, ENTRIES)
     mine.write_text(f"{READER}\n")
     with running_kvstowd(directory, tokens=file, log_level="debug") as daemon:
-        with Client(daemon.target, credentials=Credentials(token_file=mine)) as client:
+        with Client(daemon.target, PATIENT, Credentials(token_file=mine)) as client:
             settings = client.administration.settings()
             assert {found.name: found.value for found in settings}["tokens"] == str(file)
             write(file, [entry("new", "administrator", STRANGER)])
