@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 
-from client.spaces import PATIENT
 from kvstow.client import (
     Client,
     EngineMemory,
@@ -20,6 +19,7 @@ from kvstow.client import (
     Segment,
 )
 from metrics.prometheus import ROOT
+from support.client_engine import PATIENT
 from support.kvstowd import environment
 from support.memory import KEY_BYTES, key
 
