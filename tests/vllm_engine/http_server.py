@@ -9,7 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,9 @@ class HttpServer:
     """
 
     def __init__(self, model: Path, target: str, log: Path) -> None:
-        # Bound until the server has gone, which shares it: nobody else gets the port.
+        # Bound until the server has gone, which may bind it, too, as nobody listens here: nobody else is given the port.
         self._bound = socket.socket()
-        self._bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._bound.bind(("127.0.0.1", 0))
         self._port = self._bound.getsockname()[1]
         with log.open("wb") as output:
@@ -70,7 +70,8 @@ class HttpServer:
 
     def kill(self) -> None:
         """Take it away at once, with all its processes."""
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._bound.close()
 
