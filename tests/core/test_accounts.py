@@ -23,7 +23,7 @@ FEW = 3
 def counted(ledger: Ledger) -> dict[Account, SpaceCounters]:
     """What was counted on each account, by spaces that live and by those that are gone."""
     snapshot = ledger.snapshot(now=0.0)
-    accounts = snapshot.accounts.copied()
+    accounts = snapshot.counters.accounts.copied()
     for space in snapshot.spaces:
         accounts.add(space.identity, space.counters)
     return accounts.sums
@@ -71,7 +71,7 @@ def test_a_space_that_makes_room_for_another_leaves_its_counts() -> None:
     other.store([1, 2])
     Engine(ledger, identity("third"))
     assert len(ledger.space_ids()) == 2
-    left = ledger.snapshot(now=0.0).accounts.sums[OWN]
+    left = ledger.snapshot(now=0.0).counters.accounts.sums[OWN]
     assert (left.stored_blocks, left.evicted_blocks) == (2, 2)
 
 
@@ -106,7 +106,7 @@ def test_however_many_models_come_and_go_there_are_few_accounts() -> None:
     ledger = make_ledger(4)
     for number in range(1000):
         ledger.drop_space(look(ledger, f"model {number}"), now=9.0)
-    sums = ledger.snapshot(now=9.0).accounts.sums
+    sums = ledger.snapshot(now=9.0).counters.accounts.sums
     assert len(sums) == ACCOUNT_LIMIT + 1
     assert sums[OTHERS].lookups == 1000 - ACCOUNT_LIMIT
 

@@ -218,16 +218,16 @@ def count_a_ready_key(books: Books) -> None:
 
 def lose_a_slot(books: Books) -> None:
     """The index has a second key in a slot that knows only the first."""
-    begun = index(books).begin([key(9)], [slot_of(books, 3)])
-    index(books).publish(begun, [key(9)], [slot_of(books, 3)])
+    blocks = {key(9): slot_of(books, 3)}
+    index(books).publish(index(books).begin(blocks), blocks)
 
 
 def write_what_is_ready(books: Books) -> None:
-    index(books).begin([key(3)], slots(books, TransferKind.STORE)[:1])
+    index(books).begin({key(3): slots(books, TransferKind.STORE)[0]})
 
 
 def write_without_a_transfer(books: Books) -> None:
-    index(books).begin([key(9)], [slot_of(books, 3)])
+    index(books).begin({key(9): slot_of(books, 3)})
 
 
 def forget_a_lease(books: Books) -> None:

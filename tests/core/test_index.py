@@ -30,16 +30,19 @@ SLOTS = {stored: 100 - number for number, stored in enumerate(KEYS)}
 def writing(index: BlockIndex, moved: bytes) -> Writing:
     """The store that writes the key, or one that does not."""
     for begun in index.writing._begun.values():
-        if moved in begun.keys:
+        if moved in begun.blocks:
             return begun
-    return Writing([moved], [SLOTS[moved]], 99, index.writing._chapters[0], 1)
+    return Writing({moved: SLOTS[moved]}, 99, index.writing._chapters[0], 1)
+
+
+def store(index: BlockIndex, blocks: dict[bytes, int]) -> None:
+    """Make blocks READY."""
+    index.publish(index.begin(blocks), blocks)
 
 
 MOVES: dict[Move, Callable[[BlockIndex, bytes], object]] = {
-    Move.BEGIN: lambda index, moved: index.begin([moved], [SLOTS[moved]]),
-    Move.PUBLISH: lambda index, moved: index.publish(
-        writing(index, moved), [moved], [SLOTS[moved]]
-    ),
+    Move.BEGIN: lambda index, moved: index.begin({moved: SLOTS[moved]}),
+    Move.PUBLISH: lambda index, moved: index.publish(writing(index, moved), {moved: SLOTS[moved]}),
     Move.ABORT: lambda index, moved: index.abort(writing(index, moved), [moved]),
     Move.EVICT: lambda index, moved: index.evict([moved]),
 }
@@ -99,17 +102,16 @@ def test_every_move_from_every_state(index: BlockIndex, state: KeyState, move: M
 
 
 def test_a_store_of_what_is_ready_is_found_when_it_would_be_published(index: BlockIndex) -> None:
-    index.publish(index.begin(KEYS[:1], [1]), KEYS[:1], [1])
-    second = index.begin(KEYS[:1], [2])
+    store(index, {KEYS[0]: 1})
     with pytest.raises(BooksError, match=KEYS[0].hex()):
-        index.publish(second, KEYS[:1], [2])
+        store(index, {KEYS[0]: 2})
     assert index.probe(KEYS[:1]) == [1]
 
 
 def test_the_keys_of_a_void_store_are_absent_at_once_and_forgotten_later(
     index: BlockIndex,
 ) -> None:
-    first = index.begin(KEYS[:4], [0, 1, 2, 3])
+    first = index.begin(dict(zip(KEYS[:4], range(4), strict=True)))
     index.writing.void(first, ABANDONED)
     assert facts(index) == ({}, {}, 0, 0)
     assert [index.state(each) for each in KEYS[:4]] == [KeyState.ABSENT] * 4
@@ -117,15 +119,18 @@ def test_the_keys_of_a_void_store_are_absent_at_once_and_forgotten_later(
     with pytest.raises(BooksError, match=KEYS[3].hex()):
         index.abort(first, KEYS[3:4])
     with pytest.raises(BooksError, match=KEYS[3].hex()):
-        index.publish(first, KEYS[3:4], [3])
+        index.publish(first, {KEYS[3]: 3})
 
     # Another store may begin them; it keeps what it has when those of the first are forgotten.
-    second = index.begin(KEYS[1:3], [11, 12])
+    blocks = {KEYS[1]: 11, KEYS[2]: 12}
+    second = index.begin(blocks)
     for keys in (KEYS[2:4], KEYS[:2]):
-        assert index.writing.forget(first, keys) == replace(ABANDONED, keys=keys)
+        forgotten = index.writing.forget(first, 2)
+        assert [*forgotten.keys] == keys
+        assert replace(forgotten, keys=()) == ABANDONED
     assert facts(index) == ({}, {KEYS[1]: 11, KEYS[2]: 12}, 0, 2)
     assert list(index.writing.void_items()) == []
-    index.publish(second, KEYS[1:3], [11, 12])
+    index.publish(second, blocks)
     assert index.probe(KEYS[:4]) == [None, 11, 12, None]
 
 
@@ -169,7 +174,7 @@ def test_random_histories_against_a_dict(
 def test_a_retired_index_hands_every_slot_back_once(slot_limit: int) -> None:
     index = BlockIndex(1, slot_limit)
     keys = [key(number) for number in range(200)]
-    index.publish(index.begin(keys, range(len(keys))), keys, range(len(keys)))
+    store(index, {key: slot for slot, key in enumerate(keys)})
 
     batches = []
     while batch := index.drain_shard():
@@ -184,7 +189,7 @@ def test_a_retired_index_hands_every_slot_back_once(slot_limit: int) -> None:
 def test_what_is_evicted_from_a_retired_index_is_not_handed_back() -> None:
     index = BlockIndex(1, DENSE_LIMIT + 1)
     keys = [key(number) for number in range(200)]
-    index.publish(index.begin(keys, range(len(keys))), keys, range(len(keys)))
+    store(index, {key: slot for slot, key in enumerate(keys)})
     first = index.drain_shard()
     left = dict(index.ready_items())
     evicted, slot = left.popitem()

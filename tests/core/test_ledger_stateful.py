@@ -63,8 +63,10 @@ class LedgerMachine(UpkeepRules, RareRules):
     def what_spaces_count_adds_up(self) -> None:
         """Whoever is gone by now: the books count these for all spaces together as well."""
         view, total = self.ledger.snapshot(now=self.now), SpaceCounters()
-        for counted in (*view.accounts.sums.values(), *(space.counters for space in view.spaces)):
-            total += counted
+        for gone in view.counters.accounts.sums.values():
+            total += gone
+        for space in view.spaces:
+            total += space.counters
         assert total.lookups == sum(view.counters.lookup_keys.counts)
         assert total.dropped == view.counters.dropped
         assert total.evicted_blocks == view.evictions.capacity + view.evictions.reclaimed

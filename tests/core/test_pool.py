@@ -117,11 +117,11 @@ class PoolHistory(RuleBasedStateMachine):
 
     def publish(self, size: int, slots: list[int]) -> None:
         """The copies into these slots have ended well."""
-        keys = [key(self.key_count + at) for at in range(len(slots))]
+        blocks = {key(self.key_count + at): slot for at, slot in enumerate(slots)}
         self.key_count += len(slots)
         index = self.indexes[size]
-        index.publish(index.begin(keys, slots), keys, slots)
-        self.tables[size].settle(slots, keys, index, now=float(self.key_count))
+        index.publish(index.begin(blocks), blocks)
+        self.tables[size].settle(blocks, index, now=float(self.key_count))
 
     @rule(data=st.data(), size=sizes, wanted=st.integers(1, 9))
     def begin_copy(self, data: st.DataObject, size: int, wanted: int) -> None:

@@ -15,7 +15,7 @@ from kvstow.server.core.events import (
     TransferEnded,
     TransferOverdue,
 )
-from kvstow.server.core.pool import Evictions
+from kvstow.server.core.evictions import Evictions
 from kvstow.server.core.snapshot import LeaseView, SessionView, SpaceView, TableView, TransferView
 from kvstow.server.core.spaces import SpaceCounters
 from kvstow.server.core.types import (

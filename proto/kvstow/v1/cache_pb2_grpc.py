@@ -315,7 +315,7 @@ class CacheServiceServicer(object):
         OUT_OF_RANGE / BLOCK_OUT_OF_RANGE: compare the block ids with the block count given at attach.
         OUT_OF_RANGE / FENCE_OUT_OF_RANGE: compare `fence` with the number of fences that each rank attached.
         ALREADY_EXISTS / TRANSFER_ID_REUSED: use rising ids; repeat one only for the identical call.
-        RESOURCE_EXHAUSTED / TOO_MANY_TRANSFERS: read the stream, acknowledge, then send again.
+        RESOURCE_EXHAUSTED / TOO_MANY_TRANSFERS: wait until some end, acknowledge, then send again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -345,7 +345,7 @@ class CacheServiceServicer(object):
         OUT_OF_RANGE / BLOCK_OUT_OF_RANGE: compare the block ids with the block count given at attach.
         OUT_OF_RANGE / FENCE_OUT_OF_RANGE: compare `fence` with the number of fences that each rank attached.
         ALREADY_EXISTS / TRANSFER_ID_REUSED: use rising ids; repeat one only for the identical call.
-        RESOURCE_EXHAUSTED / TOO_MANY_TRANSFERS: read the stream, acknowledge, then send again.
+        RESOURCE_EXHAUSTED / TOO_MANY_TRANSFERS: wait until some end, acknowledge, then send again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

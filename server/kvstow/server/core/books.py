@@ -70,7 +70,7 @@ LOOKUP_BOUNDS = (1, 4, 16, 64, 256, 1024, 4096)
 
 @dataclass(slots=True)
 class Counters:
-    """What happened since the start, apart from what a space counts; every field only rises."""
+    """What happened since the start, apart from what a space that lives counts; every field only rises."""
 
     transfers: Counter[tuple[TransferKind, TransferState]] = field(default_factory=Counter)
     session_ends: Counter[str] = field(default_factory=Counter)
@@ -84,6 +84,8 @@ class Counters:
     """READY blocks that were dropped, those of spaces that are gone included."""
     lookup_keys: Distribution = field(default_factory=lambda: Distribution(LOOKUP_BOUNDS))
     """Keys of each lookup, over all its groups."""
+    accounts: Accounts = field(default_factory=Accounts)
+    """What spaces had counted that are gone."""
 
     def copied(self) -> "Counters":
         """A copy, which does not change any more."""
@@ -93,6 +95,7 @@ class Counters:
             session_ends=self.session_ends.copy(),
             dropped=self.dropped.copy(),
             lookup_keys=self.lookup_keys.copied(),
+            accounts=self.accounts.copied(),
         )
 
 
@@ -127,8 +130,6 @@ class Books:
     serials: Serials
     spaces: dict[SpaceId, Space] = field(default_factory=dict)
     space_ids: dict[Identity, SpaceId] = field(default_factory=dict)
-    accounts: Accounts = field(default_factory=Accounts)
-    """What spaces had counted that are gone."""
     sessions: dict[SessionId, Session] = field(default_factory=dict)
     transfers: dict[tuple[SessionId, TransferId], Transfer] = field(default_factory=dict)
     leases: dict[LeaseId, Lease] = field(default_factory=dict)
@@ -180,8 +181,8 @@ class Books:
         for index in space.indexes:
             index.retired = True  # slots of its last stores may still be loose
         for each in self.spaces.values():
-            self.accounts.open(each.identity)
-        self.accounts.add(space.identity, space.counted())
+            self.counters.accounts.open(each.identity)
+        self.counters.accounts.add(space.identity, space.counted())
         del self.spaces[space.id]
         del self.space_ids[space.identity]
         tables = (table for left in self.spaces.values() for table in left.tables)
@@ -209,7 +210,7 @@ class Books:
         """End a lease that lives; its slots come loose."""
         found = self.leases.pop(lease)
         for held in found.held:
-            held.table.loosen(held.index, Loose(held.slots, now))
+            self.pool.loosen(held.table, held.index, Loose(held.slots, now))
         del self.sessions[found.session].leases[found.request]
         self.deadlines.drop(LeaseDue(lease))
         return found
@@ -234,7 +235,7 @@ class Books:
         transfer.abandoned = True
         for part in transfer.parts:
             if isinstance(part, StorePart):
-                serial, keys = part.index.serial, part.keys
+                serial, keys = part.index.serial, part.writing.blocks
                 voided = self.pool.history.batch(serial, Fate.STORE_ABANDONED, keys, now)
                 part.index.writing.void(part.writing, voided)
                 self.spaces[transfer.space].counters.unstored["ABANDONED"] += len(keys)
@@ -245,16 +246,12 @@ class Books:
     def release_slots(self, transfer: Transfer, now: float) -> None:
         """A transfer gives up its slots without a result: they come loose."""
         for part in transfer.parts:
-            if isinstance(part, StorePart):
-                loose = Loose(part.slots, now, part.writing, part.keys)
-            else:
-                loose = Loose(part.slots, now)
-            part.table.loosen(part.index, loose)
+            writing = part.writing if isinstance(part, StorePart) else None
+            self.pool.loosen(part.table, part.index, Loose(part.slots, now, writing))
 
     def tighten(self, now: float) -> None:
-        """Give back the slots that came loose, as far as one call may; the rest is swept, and soon."""
-        self.pool.tighten(self.limits.max_tightened)
-        if self.pool.has_loose_slots:
+        """Give back the slots that this call made loose, as far as one call may; the rest is swept, and soon."""
+        if self.pool.tighten(self.limits.max_tightened):
             self.deadlines.add(now, SweepDue())
 
     def end_transfer(

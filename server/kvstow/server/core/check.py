@@ -15,6 +15,7 @@ from .index import BlockIndex
 from .slots import SlotTable
 from .transfers import StorePart
 from .types import TransferKind
+from .writing import Writing
 
 _SlotKey = tuple[int, int]
 
@@ -28,6 +29,9 @@ def check(books: Books) -> None:
     _check_spaces(books, taken)
     _check_sessions(books)
     _check_deadlines(books)
+    _require(
+        not books.pool.loosened, "a call has made slots loose and has not given back what it may"
+    )
 
 
 def _require(holds: bool, message: str) -> None:
@@ -198,22 +202,28 @@ def _check_backlog(table: SlotTable, living: Collection[BlockIndex]) -> None:
 
 def _check_void(books: Books, living: Collection[BlockIndex]) -> None:
     """A void key is still to be forgotten: when its store, which is abandoned, ends, or with its slot, which is loose."""
-    known: set[tuple[bytes, int]] = set()
+    waiting: Counter[Writing] = Counter()
     for transfer in books.transfers.values():
         for part in transfer.parts:
             if isinstance(part, StorePart):
-                void = part.writing.voided is not None
                 _require(
-                    void == transfer.abandoned,
+                    (part.writing.voided is not None) == transfer.abandoned,
                     "keys are void and their store is not abandoned, or the reverse",
                 )
-                known.update((key, id(part.writing)) for key in part.keys)
+                waiting[part.writing] += len(part.slots)
     for table in books.pool.tables.values():
         for loose in chain.from_iterable(table.backlog.values()):
-            known.update((key, id(loose.writing)) for key in loose.keys)
+            if loose.writing is not None:
+                waiting[loose.writing] += len(loose.slots)
+    _check_forgotten(waiting, living)
+
+
+def _check_forgotten(waiting: Counter[Writing], living: Collection[BlockIndex]) -> None:
+    for writing, slots in waiting.items():
+        _require(writing.left == slots, f"{writing.left} keys wait for {slots} slots")
     for index in living:
         for key, writing in index.writing.void_items():
-            _require((key, id(writing)) in known, f"void key {key.hex()} is never forgotten")
+            _require(writing in waiting, f"void key {key.hex()} is never forgotten")
 
 
 def _check_index(index: BlockIndex, table: SlotTable, taken: Counter[_SlotKey]) -> None:

@@ -186,7 +186,9 @@ class TooManyTransfers(Refusal):
     """The session has as many transfers unfinished or unacknowledged as the server keeps."""
 
     reason = "TOO_MANY_TRANSFERS"
-    next_step = "Read the stream and acknowledge its events, then send the transfer again."
+    next_step = (
+        "Wait until some have ended, acknowledge their events, then send the transfer again."
+    )
 
 
 class TooManyLeases(Refusal):

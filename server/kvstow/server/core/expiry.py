@@ -39,7 +39,7 @@ def expire(books: Books, *, now: float) -> Expired:
                 break  # it may have had thousands of leases and transfers; the next one is for the next call
             case SweepDue():
                 pass  # the caller sweeps after this
-    books.pool.tighten(books.limits.max_tightened)
+    books.tighten(now)
     return Expired(tuple(leases), tuple(overdue), tuple(sessions))
 
 

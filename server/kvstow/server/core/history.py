@@ -1,12 +1,12 @@
 """Why a key is missing: the batches in which keys lately came and went, and the search in them.
 
-Keeping them costs one entry for each batch, and a tuple of its keys: the garbage collector stops walking a tuple of bytes after
-its first look, but never a list. The oldest batches are forgotten when there are too many keys or batches. A batch never
-changes, so references to all of them are copied under the lock, and searched without it.
+Keeping them costs one entry for each batch, and its keys in one piece: nothing that the garbage collector walks, and nothing
+that takes long to free. The oldest batches are forgotten when there are too many keys or batches. A batch never changes, so
+references to all of them are copied under the lock, and searched without it.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .types import Fate, KeyFate, StoreStatus
@@ -18,6 +18,30 @@ _REFUSED = {
     StoreStatus.NO_SPACE.value: Fate.NO_SPACE,
     StoreStatus.NOT_ADMITTED.value: Fate.NOT_ADMITTED,
 }
+
+
+class PackedKeys:
+    """Keys of one length, in one piece of memory.
+
+    Args:
+        keys: at least one.
+    """
+
+    __slots__ = ("_bytes", "_count")
+
+    def __init__(self, keys: Collection[bytes]) -> None:
+        self._bytes = b"".join(keys)
+        self._count = len(keys)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = len(self._bytes) // self._count
+        return (self._bytes[at : at + size] for at in range(0, len(self._bytes), size))
+
+    def __contains__(self, key: object) -> bool:
+        return any(each == key for each in self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +61,7 @@ class Batch:
     index: int
     at: float
     fate: Fate
-    keys: Sequence[bytes]
+    keys: Collection[bytes]
     letters: str = ""
 
     def fates(self, asked: set[bytes]) -> Mapping[bytes, Fate]:
@@ -100,15 +124,15 @@ class History:
         self.moves = Batches(limit)
         self.refusals = Batches(limit)
 
-    def batch(self, index: int, fate: Fate, keys: Sequence[bytes], now: float) -> Batch:
+    def batch(self, index: int, fate: Fate, keys: Collection[bytes], now: float) -> Batch:
         """Keys of the index with this serial number shared a fate; to be remembered later, when there is time."""
         self._count += 1
-        return Batch(self._count, index, now, fate, tuple(keys))
+        return Batch(self._count, index, now, fate, keys)
 
-    def add(self, index: int, fate: Fate, keys: Sequence[bytes], now: float) -> None:
+    def add(self, index: int, fate: Fate, keys: Collection[bytes], now: float) -> None:
         """Keys of the index with this serial number shared a fate."""
         if keys:
-            self.moves.add(self.batch(index, fate, keys, now))
+            self.moves.add(self.batch(index, fate, PackedKeys(keys), now))
 
     def refuse(
         self, index: int, keys: Sequence[bytes], letters: Sequence[str], now: float
@@ -116,7 +140,7 @@ class History:
         """Keys were offered, some of them in vain; a StoreStatus letter for each says which."""
         self._count += 1
         self.refusals.add(
-            Batch(self._count, index, now, Fate.NO_SPACE, tuple(keys), "".join(letters))
+            Batch(self._count, index, now, Fate.NO_SPACE, PackedKeys(keys), "".join(letters))
         )
 
 

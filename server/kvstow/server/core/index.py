@@ -14,7 +14,7 @@ READY entries are dictionary items from key to slot number and nothing else. Abo
 split by hash into shards, because one large dictionary that grows stalls its caller for longer than a request may take.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from itertools import takewhile
@@ -145,24 +145,24 @@ class BlockIndex:
             return KeyState.READY
         return KeyState.WRITING if self.writing.has(key) else KeyState.ABSENT
 
-    def begin(self, keys: Sequence[bytes], slots: Sequence[int]) -> Writing:
+    def begin(self, blocks: Mapping[bytes, int]) -> Writing:
         """ABSENT to WRITING: the slots are being filled.
 
         The caller has just probed the keys; here they are not looked for among the READY ones again. If one is there all
         the same, `publish` finds it.
         """
-        return self.writing.begin(keys, slots)
+        return self.writing.begin(blocks)
 
-    def publish(self, writing: Writing, keys: Sequence[bytes], slots: Sequence[int]) -> None:
-        """WRITING to READY: the bytes of these keys of a store are complete."""
-        self.writing.end(writing, keys)
+    def publish(self, writing: Writing, blocks: Mapping[bytes, int]) -> None:
+        """WRITING to READY: the bytes of these blocks of a store are complete."""
+        self.writing.end(writing, blocks)
         shards, mask = self._shards, self._mask
-        for key, slot in zip(keys, slots, strict=True):
+        for key, slot in blocks.items():
             if shards[hash(key) >> _SHARD_SHIFT & mask].setdefault(key, slot) != slot:
                 raise BooksError(f"publication of key {key.hex()} which is READY")
-        self.ready_count += len(keys)
+        self.ready_count += len(blocks)
 
-    def abort(self, writing: Writing, keys: Sequence[bytes]) -> None:
+    def abort(self, writing: Writing, keys: Collection[bytes]) -> None:
         """WRITING to ABSENT: as if these keys of a store had never been offered."""
         self.writing.end(writing, keys)
 

@@ -1,5 +1,6 @@
 """Begin of a load, and how any transfer starts, ends or is cancelled."""
 
+from array import array
 from collections.abc import Sequence
 
 from .books import Books
@@ -73,7 +74,7 @@ def _find(space: Space, groups: Sequence[GroupBlocks]) -> list[Part]:
                 state=state,
             )
         positions = range(start, start + len(slots))
-        parts.append(Part(index, space.tables[group.group], group.keys, slots, positions))
+        parts.append(Part(index, space.tables[group.group], array("q", slots), positions))
         start += len(slots)
     return parts
 
@@ -151,21 +152,19 @@ def cancel(
 def _settle_store(
     books: Books, space: Space, part: StorePart, failed: set[int], now: float
 ) -> None:
-    keys, slots = part.keys, part.slots
+    stored = part.writing.blocks
     if failed:
-        good = [at for at, position in enumerate(part.positions) if position not in failed]
-        bad = [at for at, position in enumerate(part.positions) if position in failed]
-        part.index.abort(part.writing, [keys[at] for at in bad])
-        part.table.give_back([slots[at] for at in bad])
+        blocks = zip(stored.items(), part.positions, strict=True)
+        bad = dict(block for block, position in blocks if position in failed)
+        part.index.abort(part.writing, bad)
+        part.table.give_back(list(bad.values()))
         space.counters.unstored[TransferState.FAILED.name] += len(bad)
-        books.pool.history.add(
-            part.index.serial, Fate.STORE_FAILED, [part.keys[at] for at in bad], now
-        )
-        keys, slots = [keys[at] for at in good], [slots[at] for at in good]
-    part.index.publish(part.writing, keys, slots)
-    books.pool.history.add(part.index.serial, Fate.STORED, keys, now)
-    part.table.settle(slots, keys, part.index, now)
-    space.counters.stored_blocks += len(slots)
+        books.pool.history.add(part.index.serial, Fate.STORE_FAILED, bad, now)
+        stored = {key: slot for key, slot in stored.items() if key not in bad}
+    part.index.publish(part.writing, stored)
+    books.pool.history.add(part.index.serial, Fate.STORED, stored, now)
+    part.table.settle(stored, part.index, now)
+    space.counters.stored_blocks += len(stored)
     if part.named:
         # What was there before is the head of what is new, as a rule, and must not be the colder for it.
         named = [slot for slot in part.index.probe(part.named) if slot is not None]
@@ -174,12 +173,11 @@ def _settle_store(
 
 def _settle_load(books: Books, space: Space, part: Part, failed: set[int], now: float) -> None:
     # A block that could not be read is dropped: offering it again would fail the same request for ever.
-    bad = [at for at, position in enumerate(part.positions) if position in failed]
+    blocks = zip(part.slots, part.positions, strict=True)
+    bad = [slot for slot, position in blocks if position in failed] if failed else []
     if bad:
-        dropped = part.table.orphan([part.slots[at] for at in bad])
-        books.count_dropped(space, DropReason.FAILED_LOAD, dropped)
-        books.pool.history.add(
-            part.index.serial, Fate.LOAD_FAILED, [part.keys[at] for at in bad], now
-        )
+        dropped = part.table.orphan(bad)
+        books.count_dropped(space, DropReason.FAILED_LOAD, len(dropped))
+        books.pool.history.add(part.index.serial, Fate.LOAD_FAILED, dropped, now)
     part.table.unhold(part.slots, now)
     space.counters.loaded_blocks += len(part.slots) - len(bad)

@@ -13,14 +13,12 @@ class Loose:
     Args:
         slots: each still has a hold that nobody has any more, or is still taken by a store that has ended.
         since: when they came loose.
-        writing: of a store, what it had made WRITING; it is void.
-        keys: of a store, that of each slot.
+        writing: of a store, what it had made WRITING; it is void, and the slots are of its keys that are left.
     """
 
     slots: Sequence[int]
     since: float
     writing: Writing | None = None
-    keys: Sequence[bytes] = ()
 
 
 def pop_loose(batches: list[Loose], limit: int) -> list[Loose]:
@@ -30,8 +28,8 @@ def pop_loose(batches: list[Loose], limit: int) -> list[Loose]:
         newest = batches.pop()
         at = max(0, len(newest.slots) - limit)
         if at:
-            batches.append(replace(newest, slots=newest.slots[:at], keys=newest.keys[:at]))
-            newest = replace(newest, slots=newest.slots[at:], keys=newest.keys[at:])
+            batches.append(replace(newest, slots=newest.slots[:at]))
+            newest = replace(newest, slots=newest.slots[at:])
         popped.append(newest)
         limit -= len(newest.slots)
     return popped

@@ -5,19 +5,19 @@ extents of another size whose blocks are all evictable (empty ones, then the col
 The third comes before the fourth only when the fourth alone would not suffice.
 
 Everything is all-or-nothing: `take` is called for no more than what `room` has said. Before `room` says that something
-cannot be had it gives back loose slots, so that what is still to be done little by little refuses nobody.
+cannot be had it gives back loose slots, so that what is still to be done little by little refuses hardly anybody.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from .arc import Identify
-from .distributions import Distribution
 from .errors import BlockTooLarge, BooksError
+from .evictions import Evictions
 from .extents import Extent, Zeroing
 from .history import History
 from .index import BlockIndex
+from .loose import Loose
 from .policy import EvictionPolicy
 from .slots import SlotTable
 from .types import Fate
@@ -31,35 +31,16 @@ PolicyFactory = Callable[[Identify], EvictionPolicy]
 Zeroes = Callable[[str], bool]
 """Whether the freed slots of a tenant, given by name, are zeroed."""
 
-AGE_BOUNDS_S = (1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 24 * 3600.0)
-"""Of the ages at which blocks are evicted: less than a minute is a pool far too small, more than a day a large one."""
-
 TIGHTEN_LIMIT = 1 << 11
 """Loose slots that are given back in one step, which takes a millisecond or two."""
+
+ROOM_STEPS = 8
+"""Steps that one store waits for: slots that were held many times over may have to be given back as often."""
 
 
 def no_tenant(_tenant: str) -> bool:
     """Nobody's freed slots are zeroed."""
     return False
-
-
-@dataclass(slots=True)
-class Evictions:
-    """Blocks that left by policy, over all spaces since the start; every field only rises.
-
-    Attributes:
-        capacity: to make room for others of their slot size.
-        reclaimed: because their extent was taken for another slot size.
-        age_s: of the first kind, seconds since their last use; two blocks of each batch stand for the batch.
-    """
-
-    capacity: int = 0
-    reclaimed: int = 0
-    age_s: Distribution = field(default_factory=lambda: Distribution(AGE_BOUNDS_S))
-
-    def copied(self) -> "Evictions":
-        """A copy, which does not change any more."""
-        return replace(self, age_s=self.age_s.copied())
 
 
 class HostPool:
@@ -73,6 +54,7 @@ class HostPool:
         zeroes: whether the freed slots of a tenant are zeroed.
 
     Attributes:
+        loosened: how many slots of each index have come loose in the call that is under way.
         zeroing: the one that is under way.
         last_zeroed: the slot size of the one that began last; 0 before the first.
     """
@@ -91,6 +73,7 @@ class HostPool:
         self.evictions = Evictions()
         self.history = history
         self.zeroes = zeroes
+        self.loosened: Counter[tuple[SlotTable, BlockIndex]] = Counter()
         self.zeroing: Zeroing | None = None
         self.last_zeroed = 0
         self._unused = list(range(self.extent_count - 1, -1, -1))
@@ -147,10 +130,11 @@ class HostPool:
 
     def room(self, table: SlotTable, wanted: int, protected: Protected) -> int:
         """How many of `wanted` slots can be had without giving up a protected block."""
-        while (have := self._count(table, wanted, protected)) < wanted:
-            if not self.tighten(TIGHTEN_LIMIT):
-                break
-        return have
+        for _ in range(ROOM_STEPS):
+            have = self._count(table, wanted, protected)
+            if have == wanted or not self._tighten(table):
+                return have
+        return self._count(table, wanted, protected)
 
     def _count(self, table: SlotTable, wanted: int, protected: Protected) -> int:
         have = table.free_count + table.retired_count
@@ -185,16 +169,26 @@ class HostPool:
             if not table.extents and size not in in_use:
                 del self.tables[size]
 
-    @property
-    def has_loose_slots(self) -> bool:
-        """Whether slots are left to be given back."""
-        return any(any(table.backlog.values()) for table in self.tables.values())
+    def loosen(self, table: SlotTable, index: BlockIndex, loose: Loose) -> None:
+        """Slots of an index come loose; `tighten` has to be called before anything else is done."""
+        table.loosen(index, loose)
+        self.loosened[table, index] += len(loose.slots)
 
     def tighten(self, limit: int) -> bool:
-        """Give back up to `limit` loose slots; False if there were none."""
-        for table in self.tables.values():
+        """Give back up to `limit` of the slots that have just come loose; whether something has, and some is left."""
+        for (table, index), count in self.loosened.items():
+            given = min(count, limit)
+            table.tighten(index, given, self.history)
+            limit -= given
+        touched = {table for table, _ in self.loosened}
+        self.loosened.clear()
+        return any(table.backlog for table in touched)
+
+    def _tighten(self, first: SlotTable) -> bool:
+        """Give back some loose slots, rather those of one table; False if there were none."""
+        for table in (first, *self.tables.values()):
             for index in table.backlog:
-                if table.tighten(index, limit, self.history):
+                if table.tighten(index, TIGHTEN_LIMIT, self.history):
                     return True
         return False
 
@@ -208,8 +202,10 @@ class HostPool:
 
     def _hand_back_retired(self, table: SlotTable, count: int) -> None:
         for index in [index for index in table.backlog if index.retired]:
-            while table.free_count < count and index in table.backlog:
-                self._hand_back(table, index)
+            while table.free_count < count and table.drain(index):
+                # By turns: one of both gives slots, whether few entries are held, or most of them by loose holds.
+                if table.free_count < count:
+                    table.tighten(index, TIGHTEN_LIMIT, self.history)
 
     def _hand_back(self, table: SlotTable, index: BlockIndex) -> None:
         """Holds before entries: an entry that is still held has no slot to hand back."""

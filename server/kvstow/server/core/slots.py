@@ -17,7 +17,8 @@ pool that is. slot = place * slots_per_extent + position; `SlotTable.locate` say
 chooses victims or knows transfers; `pool.HostPool` and the verbs of the ledger do.
 """
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
 
 from .errors import BooksError
 from .extents import UNUSED, Extent, by_extent
@@ -154,13 +155,12 @@ class SlotTable:
         self._leave_busy(slots, UNUSED)
         self._push_free(slots)
 
-    def settle(
-        self, slots: Sequence[int], keys: Sequence[bytes], owner: BlockIndex, now: float
-    ) -> None:
+    def settle(self, blocks: Mapping[bytes, int], owner: BlockIndex, now: float) -> None:
         """Taken slots, filled, become evictable blocks of `owner`, given in prefix order."""
-        for slot, key in zip(slots, keys, strict=True):
+        for key, slot in blocks.items():
             self.keys[slot] = key
             self.owners[slot] = owner
+        slots = list(blocks.values())
         self._leave_busy(slots, now, unstain=not owner.zeroed)
         self.policy.insert(slots)
 
@@ -211,7 +211,7 @@ class SlotTable:
             if each.writing is None:
                 self.unhold(each.slots, each.since)
             else:
-                history.moves.add(index.writing.forget(each.writing, each.keys))
+                history.moves.add(index.writing.forget(each.writing, len(each.slots)))
                 taken += each.slots
         self.give_back(taken)
         if not self.backlog[index] and not index.retired:
@@ -231,16 +231,17 @@ class SlotTable:
         place, position = divmod(slot, self.slots_per_extent)
         return self.extents[place].uses[position]
 
-    def orphan(self, slots: Iterable[int]) -> int:
-        """Held slots of one index leave it if they are in it still, free once their readers have ended; returns how many."""
+    def orphan(self, slots: Iterable[int]) -> Sequence[bytes]:
+        """Held slots of one index leave it if they are in it still, free once their readers have ended; returns their keys."""
         owners, keys = self.owners, self.keys
         gone = [slot for slot in slots if owners[slot] is not None]
+        left = [key for slot in gone if (key := keys[slot]) is not None]
         if gone and (index := owners[gone[0]]) is not None:
-            index.evict([key for slot in gone if (key := keys[slot]) is not None])
+            index.evict(left)
             index.held_count -= len(gone)
         for slot in gone:
             owners[slot] = keys[slot] = None
-        return len(gone)
+        return left
 
     def clear(self, slots: Sequence[int]) -> None:
         """Slots that are in no policy order and have no hold lose their entry and become free."""
@@ -265,10 +266,10 @@ class SlotTable:
         first = extent.place * self.slots_per_extent
         return range(first, first + self.slots_per_extent)
 
-    def locate(self, slots: Iterable[int]) -> list[int]:
+    def locate(self, slots: Iterable[int]) -> Sequence[int]:
         """Where slots lie in the host pool: number of the extent * slots_per_extent + position in it, for each."""
         extents, per_extent = self.extents, self.slots_per_extent
-        return [slot + extents[slot // per_extent].shift for slot in slots]
+        return array("q", [slot + extents[slot // per_extent].shift for slot in slots])
 
     def _new_place(self) -> int:
         self.keys.extend([None] * self.slots_per_extent)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .books import Books, Counters
-from .pool import Evictions
+from .evictions import Evictions
 from .slots import SlotTable
-from .spaces import Accounts, Space, SpaceCounters
+from .spaces import Space, SpaceCounters
 from .transfers import Lease, Part
 from .types import (
     Identity,
@@ -106,17 +106,13 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything at one moment; `accounts`, `counters` and `evictions` are copies.
-
-    `spaces` are in the order in which they were made; on `accounts` is what those had counted that are gone.
-    """
+    """Everything at one moment; `counters` and `evictions` are copies, `spaces` in the order in which they were made."""
 
     extent_bytes: int
     extents: int
     unused_extents: int
     tables: tuple[TableView, ...]
     spaces: tuple[SpaceView, ...]
-    accounts: Accounts
     sessions: tuple[SessionView, ...]
     transfers: tuple[TransferView, ...]
     leases: tuple[LeaseView, ...]
@@ -173,7 +169,6 @@ def capture(books: Books, *, now: float) -> Capture:
         unused_extents=books.pool.unused_count,
         tables=tuple(_table(books, table) for table in books.pool.tables.values()),
         spaces=tuple(_space(space) for space in books.spaces.values()),
-        accounts=books.accounts.copied(),
         sessions=_sessions(books, now),
         transfers=(),
         leases=(),

@@ -1,5 +1,6 @@
 """Begin of a store: which of the offered blocks are new, and where they go."""
 
+from array import array
 from collections.abc import Sequence
 from itertools import chain
 
@@ -51,7 +52,7 @@ def begin_store(
         if accepted:
             slots = _take(books, space, group, len(accepted), protected, now)
             part = _begin(space, group, accepted, slots, start, letters)
-            blocks = list(map(group.blocks.__getitem__, accepted))
+            blocks = array("q", map(group.blocks.__getitem__, accepted))
             copies.append(group_copies(group.group, part, blocks))
             parts.append(part)
         start += len(group.keys)
@@ -128,7 +129,7 @@ def _take(
     books: Books, space: Space, group: GroupBlocks, count: int, protected: Protected, now: float
 ) -> Sequence[int]:
     index, table = space.indexes[group.group], space.tables[group.group]
-    slots = tuple(books.pool.take(table, count, protected, now))
+    slots = array("q", books.pool.take(table, count, protected, now))
     if index.zeroed:
         table.stain(slots)
     return slots
@@ -144,13 +145,12 @@ def _begin(
 ) -> StorePart:
     """Make the keys of accepted blocks WRITING; `start` blocks of other groups were offered before those of this one."""
     index = space.indexes[group.group]
-    keys = tuple(map(group.keys.__getitem__, accepted))
-    writing = index.begin(keys, slots)
+    keys = map(group.keys.__getitem__, accepted)
+    writing = index.begin(dict(zip(keys, slots, strict=True)))
     others = _ALREADY_STORED in letters or _ALREADY_STORING in letters
     return StorePart(
         index,
         space.tables[group.group],
-        keys,
         slots,
         _positions(start, accepted),
         writing,

@@ -32,15 +32,13 @@ class Part:
     """The blocks of one group that a transfer copies, position by position.
 
     Args:
-        index: where the keys are WRITING (store) or READY (load).
-        table: where the slots lie.
-        keys, slots: the blocks.
+        index: where their keys are WRITING (store) or READY (load).
+        table, slots: where they lie.
         positions: of each block in the request, counted over all its groups.
     """
 
     index: BlockIndex
     table: SlotTable
-    keys: Sequence[bytes]
     slots: Sequence[int]
     positions: Sequence[int]
 
@@ -50,7 +48,7 @@ class StorePart(Part):
     """A part of a store.
 
     Args:
-        writing: the keys that it has made WRITING.
+        writing: the blocks that it has made WRITING.
         named: all keys that the request named in this group, if some were there or on their way.
     """
 

@@ -1,16 +1,17 @@
 """The keys of one group in one generation that are WRITING, and which store writes each.
 
-A key stands with the number of its store, not with the store, so that the garbage collector never walks the keys. And they
-are kept in chapters, because one large dictionary that grows stalls its caller for longer than a request may take.
+A key stands with the number of its store, not with the store: the garbage collector walks no dictionary that has only bytes and
+numbers in it, though it walks every list and every new tuple. And the keys are kept in chapters, because one large dictionary
+that grows stalls its caller for longer than a request may take.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from itertools import repeat
+from itertools import islice
 
 from .errors import BooksError
-from .history import Batch
+from .history import Batch, PackedKeys
 
 CHAPTER_LIMIT = 1 << 16
 """Keys in a chapter with which it takes no more: it grows within some milliseconds."""
@@ -18,20 +19,20 @@ CHAPTER_LIMIT = 1 << 16
 
 @dataclass(eq=False, slots=True)
 class Writing:
-    """The keys that one store makes WRITING, and the slots it fills.
+    """The blocks that one store makes WRITING.
 
     A store that is abandoned makes it void: from then on none of its keys is WRITING, though they are taken out little by
     little, like its slots.
 
     Args:
+        blocks: the slot that each key's block fills, in prefix order.
         number: its own among all of one index, never given twice.
         chapter: where its keys stand with its number.
         left: how many keys are not taken out yet.
         voided: what is to be remembered of its keys when they are taken out; None until it is void.
     """
 
-    keys: Sequence[bytes]
-    slots: Sequence[int]
+    blocks: Mapping[bytes, int]
     number: int
     chapter: dict[bytes, int]
     left: int
@@ -53,7 +54,7 @@ class WritingKeys:
         self._chapters: list[dict[bytes, int]] = [{}]
         self._begun: dict[int, Writing] = {}  # by number
 
-    def among(self, keys: Sequence[bytes]) -> AbstractSet[bytes]:
+    def among(self, keys: Collection[bytes]) -> AbstractSet[bytes]:
         """Those of the keys that are WRITING."""
         begun, found = self._begun, set[bytes]()
         for chapter in filter(None, self._chapters):
@@ -69,18 +70,18 @@ class WritingKeys:
                 return True
         return False
 
-    def begin(self, keys: Sequence[bytes], slots: Sequence[int]) -> Writing:
-        """A store writes these keys; none of them may be WRITING."""
-        for found in self.among(keys):
+    def begin(self, blocks: Mapping[bytes, int]) -> Writing:
+        """A store writes these blocks; the key of none may be WRITING."""
+        for found in self.among(blocks):
             raise BooksError(f"begin of key {found.hex()} which is WRITING")
         self._last_number += 1
-        begun = Writing(keys, slots, self._last_number, self._chapter(), len(keys))
-        begun.chapter.update(zip(keys, repeat(begun.number)))
+        begun = Writing(blocks, self._last_number, self._chapter(), len(blocks))
+        begun.chapter.update(dict.fromkeys(blocks, begun.number))
         self._begun[begun.number] = begun
-        self.count += len(keys)
+        self.count += len(blocks)
         return begun
 
-    def end(self, writing: Writing, keys: Sequence[bytes]) -> None:
+    def end(self, writing: Writing, keys: Collection[bytes]) -> None:
         """These keys of a store that is not void are WRITING no more."""
         chapter, number = writing.chapter, writing.number
         for key in keys:
@@ -97,20 +98,21 @@ class WritingKeys:
         writing.voided = voided
         self.count -= writing.left
 
-    def forget(self, writing: Writing, keys: Sequence[bytes]) -> Batch:
-        """Take out some keys of what is void, but those that another store has begun meanwhile.
+    def forget(self, writing: Writing, count: int) -> Batch:
+        """Take out the last `count` keys that are left of what is void, but those that another store has begun meanwhile.
 
         Returns:
             What is to be remembered of them.
         """
-        chapter, number = writing.chapter, writing.number
+        chapter, number, left = writing.chapter, writing.number, writing.left
         if writing.voided is None:
-            raise BooksError(f"a store that is not void was to forget key {keys[0].hex()}")
+            raise BooksError(f"{count} keys were to be forgotten of a store that is not void")
+        keys = tuple(islice(writing.blocks, left - count, left))
         for key in keys:
             if chapter.get(key) == number:
                 del chapter[key]
-        self._taken_out(writing, len(keys))
-        return replace(writing.voided, keys=keys)
+        self._taken_out(writing, count)
+        return replace(writing.voided, keys=PackedKeys(keys))
 
     def items(self) -> Iterator[tuple[bytes, int]]:
         """All WRITING keys with their slots; for checks only."""
@@ -125,7 +127,7 @@ class WritingKeys:
                 yield from ((key, writing) for key, _ in self._standing(writing))
 
     def _standing(self, writing: Writing) -> Iterator[tuple[bytes, int]]:
-        for key, slot in zip(writing.keys, writing.slots, strict=True):
+        for key, slot in writing.blocks.items():
             if writing.chapter.get(key) == writing.number:
                 yield key, slot
 

@@ -24,7 +24,7 @@ _Counts: TypeAlias = Counter[tuple[Family, tuple[str, ...]]]
 
 def by_account(snapshot: Snapshot) -> Iterator[Metric]:
     """All families that are kept by tenant and model."""
-    accounts, gauges = snapshot.accounts.copied(), dict[Account, _Counts]()
+    accounts, gauges = snapshot.counters.accounts.copied(), dict[Account, _Counts]()
     for space in snapshot.spaces:
         account = accounts.add(space.identity, space.counters)
         gauges.setdefault(account, Counter()).update(_gauged(space))
