@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 from prometheus_client.parser import text_string_to_metric_families
 
-from kvstow.client import Client, Unreachable
+from kvstow.client import Budgets, Client, Unreachable
 from kvstow.v1 import cache_pb2, debug_pb2, debug_pb2_grpc, transfer_pb2
 
 POOL_SIZE = "512MiB"
@@ -50,7 +50,7 @@ class DaemonProcess:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is the demo's
             )
-        self.client = Client(self.target)
+        self.client = Client(self.target, Budgets(control_s=PATIENCE_S))
         self._channel = grpc.insecure_channel(self.target)
         self._debug = debug_pb2_grpc.DebugServiceStub(self._channel)
 
@@ -82,13 +82,25 @@ class DaemonProcess:
         )
         return added.fault_id
 
+    def wait_held(self, fault: int) -> None:
+        """Wait until every transfer is held: until then one may be queued, and would end at once."""
+
+        def are_held() -> bool:
+            listed = self._debug.ListFaults(debug_pb2.ListFaultsRequest(), timeout=PATIENCE_S)
+            held = sum(each.held_count for each in listed.faults if each.fault_id == fault)
+            return 0 < held == self.client.administration.transfers().total_count
+
+        wait_for(are_held, "its stores are held")
+
     def release(self, fault: int) -> None:
         """Let the stores go that were held."""
         self._debug.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=fault), timeout=PATIENCE_S)
 
     def metrics(self) -> dict[str, float]:
         """What its Prometheus endpoint says: by name, with the labels in braces if there are any."""
-        with urllib.request.urlopen(self._logged("metrics served")["url"], timeout=10) as reply:
+        with urllib.request.urlopen(
+            self._logged("metrics served")["url"], timeout=PATIENCE_S
+        ) as reply:
             text = reply.read().decode()
         return {
             _series(sample.name, sample.labels): sample.value

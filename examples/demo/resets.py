@@ -21,6 +21,7 @@ def reset_in_flight(stage: Stage, before: Answer) -> None:
     engine_2, engine_3 = stage.engines["engine 2"], stage.engines["engine 3"]
     fault = stage.daemon.hold_stores(engine_3.session)
     stage.ask(engine_3, IN_FLIGHT)
+    stage.daemon.wait_held(fault)
     held = stage.daemon.client.administration.transfers().transfers
     result = _reset(stage, held)
     in_daemon = [engine_3.count(question)[1] for question in _QUESTIONS]

@@ -64,7 +64,7 @@ def _start(options: argparse.Namespace, stack: ExitStack) -> "Server":
     callbacks = Callbacks(on_event=lambda event: events.update([type(event).__name__]))
     session = open_session(client, weights, memory, options.name, callbacks)
     stack.callback(session.close)
-    engine = Engine(weights, memory, StowCache(session))
+    engine = Engine(weights, memory, StowCache(session), copy_budget_s=BUDGETS.transfer_s)
     engine.warm_up()
     _say(
         "ready",

@@ -34,8 +34,8 @@ from kvstow.client import (
     Unreachable,
 )
 
-BUDGETS = Budgets(lookup_s=0.5, transfer_s=0.5)
-"""Prefill takes seconds where this engine runs, so half a second is worth waiting for a hit."""
+BUDGETS = Budgets(lookup_s=60.0, transfer_s=60.0, control_s=60.0)
+"""Prefill takes seconds where this engine runs, and longer where the machine is busy: a hit is worth waiting for."""
 
 _log = logging.getLogger(__name__)
 

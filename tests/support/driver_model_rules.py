@@ -149,7 +149,8 @@ class Rules:
 
     def begin(self, call: str, *, needs_gpu: bool = True) -> None:
         """A call begins."""
-        self.calls[call] += 1
+        with self._things_lock:
+            self.calls[call] += 1
         name = threading.current_thread().name
         if not self._any_thread and not name.startswith(OWN_THREADS):
             self.wrong(f"{call} was called by thread {name}")
@@ -205,8 +206,9 @@ class Rules:
 
     def reserve(self, size_bytes: int = 0) -> int:
         """A number that nothing has, with so many addresses behind it."""
-        number = self._next
-        self._next += size_bytes + _GAP
+        with self._things_lock:
+            number = self._next
+            self._next += size_bytes + _GAP
         return number
 
     def put(self, number: int, thing: Thing) -> int:

@@ -71,7 +71,18 @@ static __thread CUcontext current;
 
 #define NEED_CONTEXT if (current == NULL) return INVALID_CONTEXT
 
-static range *find(range *ranges, uint64_t start, uint64_t size)
+/* Threads come together here without Python's lock. */
+static char ranges_taken;
+
+static void take_ranges(void)
+{
+    while (__atomic_test_and_set(&ranges_taken, __ATOMIC_ACQUIRE))
+        sched_yield();
+}
+
+static void give_ranges(void) { __atomic_clear(&ranges_taken, __ATOMIC_RELEASE); }
+
+static range *look_for(range *ranges, uint64_t start, uint64_t size)
 {
     for (range *one = ranges; one < ranges + MOST; one++)
         if (one->size && one->start <= start && start + size <= one->start + one->size)
@@ -79,25 +90,40 @@ static range *find(range *ranges, uint64_t start, uint64_t size)
     return NULL;
 }
 
+static range *find(range *ranges, uint64_t start, uint64_t size)
+{
+    take_ranges();
+    range *found = look_for(ranges, start, size);
+    give_ranges();
+    return found;
+}
+
 static CUresult add(range *ranges, uint64_t start, uint64_t size, int64_t *count)
 {
-    for (range *one = ranges; one < ranges + MOST; one++)
-        if (one->size == 0) {
-            *one = (range){start, size};
-            __atomic_add_fetch(count, 1, __ATOMIC_SEQ_CST);
-            return OK;
-        }
-    return INVALID_VALUE;
+    take_ranges();
+    range *one = ranges;
+    while (one < ranges + MOST && one->size)
+        one++;
+    int fits = one < ranges + MOST;
+    if (fits) {
+        *one = (range){start, size};
+        ++*count;
+    }
+    give_ranges();
+    return fits ? OK : INVALID_VALUE;
 }
 
 static CUresult drop(range *ranges, uint64_t start, int64_t *count)
 {
-    range *found = find(ranges, start, 1);
-    if (found == NULL || found->start != start)
-        return INVALID_VALUE;
-    found->size = 0;
-    __atomic_sub_fetch(count, 1, __ATOMIC_SEQ_CST);
-    return OK;
+    take_ranges();
+    range *found = look_for(ranges, start, 1);
+    int is_there = found != NULL && found->start == start;
+    if (is_there) {
+        found->size = 0;
+        --*count;
+    }
+    give_ranges();
+    return is_there ? OK : INVALID_VALUE;
 }
 
 static CUresult make(void *where)
@@ -169,14 +195,14 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
     *context = (CUcontext)(uintptr_t)(device + 1);
-    stub_contexts++;
+    __atomic_add_fetch(&stub_contexts, 1, __ATOMIC_SEQ_CST);
     return OK;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     (void)device;
-    stub_contexts--;
+    __atomic_sub_fetch(&stub_contexts, 1, __ATOMIC_SEQ_CST);
     return OK;
 }
 
@@ -377,7 +403,7 @@ static CUresult batch(CUdeviceptr *targets, CUdeviceptr *sources, size_t *sizes,
 {
     if (kinds != 1 || first[0] != 0 || attributes->flags > 1)
         return INVALID_VALUE;
-    stub_batches++;
+    __atomic_add_fetch(&stub_batches, 1, __ATOMIC_SEQ_CST);
     for (size_t i = 0; i < count; i++) {
         int store = attributes->srcAccessOrder == 1;
         if (stub_refusal && (int64_t)i >= stub_made_before)
