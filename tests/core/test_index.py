@@ -76,8 +76,9 @@ def test_the_table_names_every_state() -> None:
 
 @pytest.mark.parametrize(
     ("state", "move"),
-    # A store of what is READY is found later: see the next test.
-    [pair for pair in product(KeyState, Move) if pair != (KeyState.READY, Move.BEGIN)],
+    # A store of what is READY or WRITING is found later: see the next tests.
+    [pair for pair in product(KeyState, Move) if pair[1] is not Move.BEGIN]
+    + [(KeyState.ABSENT, Move.BEGIN)],
 )
 def test_every_move_from_every_state(index: BlockIndex, state: KeyState, move: Move) -> None:
     moved, bystander = KEYS[:2]
@@ -106,6 +107,18 @@ def test_a_store_of_what_is_ready_is_found_when_it_would_be_published(index: Blo
     with pytest.raises(BooksError, match=KEYS[0].hex()):
         store(index, {KEYS[0]: 2})
     assert index.probe(KEYS[:1]) == [1]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("chapter_limit", [1, 9], ids=["two chapters", "one chapter"])
+def test_a_store_of_what_another_one_writes_is_found_when_both_have_ended(
+    index: BlockIndex, monkeypatch: pytest.MonkeyPatch, order: tuple[int, int], chapter_limit: int
+) -> None:
+    monkeypatch.setattr("kvstow.server.core.writing.CHAPTER_LIMIT", chapter_limit)
+    begun = [index.begin({KEYS[0]: slot}) for slot in (1, 2)]
+    with pytest.raises(BooksError, match=KEYS[0].hex()):
+        for number in order:
+            index.publish(begun[number], begun[number].blocks)
 
 
 def test_the_keys_of_a_void_store_are_absent_at_once_and_forgotten_later(

@@ -148,8 +148,8 @@ class BlockIndex:
     def begin(self, blocks: Mapping[bytes, int]) -> Writing:
         """ABSENT to WRITING: the slots are being filled.
 
-        The caller has just probed the keys; here they are not looked for among the READY ones again. If one is there all
-        the same, `publish` finds it.
+        The caller has just asked for the keys; here they are not looked for again. If one is READY or WRITING all the same,
+        `publish` finds it.
         """
         return self.writing.begin(blocks)
 

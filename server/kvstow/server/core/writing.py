@@ -13,7 +13,7 @@ from itertools import islice
 from .errors import BooksError
 from .history import Batch, PackedKeys
 
-CHAPTER_LIMIT = 1 << 16
+CHAPTER_LIMIT = 1 << 17
 """Keys in a chapter with which it takes no more: it grows within some milliseconds."""
 
 
@@ -71,9 +71,7 @@ class WritingKeys:
         return False
 
     def begin(self, blocks: Mapping[bytes, int]) -> Writing:
-        """A store writes these blocks; the key of none may be WRITING."""
-        for found in self.among(blocks):
-            raise BooksError(f"begin of key {found.hex()} which is WRITING")
+        """A store writes these blocks; the caller has asked whether the key of one is WRITING. If so, `end` finds it."""
         self._last_number += 1
         begun = Writing(blocks, self._last_number, self._chapter(), len(blocks))
         begun.chapter.update(dict.fromkeys(blocks, begun.number))
