@@ -197,12 +197,18 @@ class Shelf:
         self._times.time(name, lambda: self.ledger.reset(space, now=now))
         self._sweep()
 
-    def abandon(self, stores: Sequence[Sequence[bytes]]) -> None:
+    def abandon(self, count: int, size: int, keys: Callable[[int], Sequence[bytes]]) -> None:
         """Queue stores of new blocks, and end them all by a reset, by a cancel, and by the end of the session.
 
         Before the cancel, and once more, their copies begin; then they are only abandoned.
+
+        Args:
+            count: stores.
+            size: blocks of each.
+            keys: makes the keys of the first store, the second, and so on; nothing else keeps them, as in the daemon.
         """
-        name = f"{len(stores)} stores of {len(stores[0])}"
+        name = f"{count} stores of {size}"
+        stores = [partial(keys, at) for at in range(count)]
         self._queue(stores)
         self.reset(f"reset, {name}")
         for begun in (False, True):
@@ -228,12 +234,12 @@ class Shelf:
         self._sweep()
         self._open()
 
-    def _queue(self, stores: Sequence[Sequence[bytes]]) -> list[TransferId]:
+    def _queue(self, stores: Sequence[Callable[[], Sequence[bytes]]]) -> list[TransferId]:
         """Begin stores; the reports of earlier ones are acknowledged."""
         events = self.ledger.events(self._session, 0, 1 << 20)
         if events:
             self.ledger.acknowledge(self._session, events[-1][0])
-        return [self._begin_store(keys, StoreStatus.ACCEPTED).transfer for keys in stores]
+        return [self._begin_store(keys(), StoreStatus.ACCEPTED).transfer for keys in stores]
 
     def _sweep(self) -> None:
         while self._times.time("sweep", self.ledger.sweep):

@@ -210,12 +210,13 @@ class Case:
     def _abandon(self) -> None:
         """End as many stores under way as the books allow, of one block each, and as many blocks in largest ones."""
         largest = min(LARGEST_CALL, self._entries)
-        for stores, blocks in (
-            (min(SMALL_STORES, self._entries), 1),
-            (min(LARGEST_STORES, self._entries // largest), largest),
-        ):
-            numbers = np.arange(stores * blocks).reshape(stores, blocks)
-            self._shelf.abandon([self._keys.fresh(each) for each in numbers])
+        self._abandon_stores(min(SMALL_STORES, self._entries), 1)
+        self._abandon_stores(min(LARGEST_STORES, self._entries // largest), largest)
+
+    def _abandon_stores(self, count: int, size: int) -> None:
+        self._shelf.abandon(
+            count, size, lambda at: self._keys.fresh(np.arange(at * size, (at + 1) * size))
+        )
 
     def _evicted(self, count: int) -> Numbers:
         """The first numbers of blocks that are not there any more, up to `count`."""

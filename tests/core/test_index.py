@@ -116,9 +116,13 @@ def test_a_store_of_what_another_one_writes_is_found_when_both_have_ended(
 ) -> None:
     monkeypatch.setattr("kvstow.server.core.writing.CHAPTER_LIMIT", chapter_limit)
     begun = [index.begin({KEYS[0]: slot}) for slot in (1, 2)]
-    with pytest.raises(BooksError, match=KEYS[0].hex()):
+
+    def end_both() -> None:
         for number in order:
             index.publish(begun[number], begun[number].blocks)
+
+    with pytest.raises(BooksError, match=KEYS[0].hex()):
+        end_both()
 
 
 def test_the_keys_of_a_void_store_are_absent_at_once_and_forgotten_later(

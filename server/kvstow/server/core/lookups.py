@@ -1,5 +1,6 @@
 """Lookup and release: what of a prefix is there, and holds on it that last until the load."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,8 +60,8 @@ def lookup(
         hit, slots = _miss(group, options) if blind else _probe(index, group, options)
         hits.append(hit)
         if slots:
-            # A tuple of numbers, other than a list, is nothing that the garbage collector goes on walking.
-            found.append(Held(table, index, tuple(slots)))
+            # An array of numbers, other than a list, is nothing that the garbage collector walks.
+            found.append(Held(table, index, array("q", slots)))
         space.counters.hit_blocks += hit.hit_count
         space.counters.pending_blocks += hit.pending_count
         space.counters.missed_blocks += len(group.keys) - hit.hit_count - hit.pending_count
