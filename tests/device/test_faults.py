@@ -1,6 +1,7 @@
 """What the wrapper does to the copies that its rules meet, and that it leaves all others alone."""
 
 from collections.abc import Iterator
+from unittest.mock import DEFAULT, patch
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ class World:
 
     def __init__(self, rig: Rig) -> None:
         self.pool = rig.pool
+        self.inner = rig.device
         self.device = FaultyDevice(rig.device)
         self.memory: EngineMemory = rig.allocate(BLOCK_COUNT * BLOCK_BYTES)
         self.memory.write(random_bytes(BLOCK_COUNT * BLOCK_BYTES))
@@ -238,6 +240,25 @@ def test_release_leaves_the_rule_and_other_rules_alone(world: World) -> None:
     assert [held.rule for held in world.device.held()] == [second]
     world.store(rank=0)
     world.wait_held(2)
+
+
+def test_a_copy_that_the_device_breaks_down_at_keeps_neither_others_nor_the_end(
+    world: World,
+) -> None:
+    rule = world.device.add(FaultRule(Hold()))
+    owners = [world.store(), world.store()]
+    world.wait_held(2)
+
+    going_on = patch.object(
+        world.inner,
+        "submit",
+        side_effect=[RuntimeError("a bug"), DEFAULT],
+        wraps=world.inner.submit,
+    )
+    with going_on, pytest.raises(RuntimeError, match="a bug"):
+        world.device.release(rule)
+    wait_for(lambda: any(owner.ends for owner in owners), "the end of the other copy")
+    world.device.close(DEADLINE_S)
 
 
 def test_an_unknown_rule_is_refused(world: World) -> None:

@@ -13,6 +13,7 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import NewType, TypeAlias
 
@@ -254,8 +255,16 @@ class FaultyDevice:
         return chosen
 
     def _go_on(self, released: Sequence[HeldCopy]) -> None:
-        for held in released:
-            self._inner.submit(held.copy)
+        with (
+            ExitStack() as leaving
+        ):  # all go on, also behind one that the inner device breaks down at
+            for held in reversed(released):
+                leaving.callback(self._hand_on, held.copy)
+
+    def _hand_on(self, copy: Copy) -> None:
+        try:
+            self._inner.submit(copy)
+        finally:
             with self._changed:
                 self._leaving_count -= 1
                 self._changed.notify_all()
