@@ -4,6 +4,7 @@ Who may call at all: `test_driver_calls`.
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,7 @@ from kvstow.server.device.cuda.driver import CudaError, Driver
 from support.driver_model import DriverModel
 from support.driver_model_kernels import host_bytes
 from support.driver_model_world import Allocation, EngineProcess, Event, ModelError, World
+from support.waiting import DEADLINE_S, wait_for
 
 SIZE = 4096
 
@@ -263,6 +265,29 @@ def test_a_copy_is_made_when_its_stream_comes_to_it(scene: Scene) -> None:
     assert (host_bytes(scene.host, 64) == 7).all()
     driver.close_memory(scene.address)
     scene.engine.free(scene.allocation)
+
+
+@pytest.mark.parametrize("waiting", ["wait_stream", "wait_event"])
+def test_who_waits_for_a_copy_is_told_that_its_context_is_lost(scene: Scene, waiting: str) -> None:
+    driver: Driver = scene.driver
+    waits = {
+        "wait_stream": lambda: driver.wait_stream(scene.stream),
+        "wait_event": lambda: driver.wait_event(scene.event),
+    }
+
+    def wait() -> None:
+        driver.use(0)
+        waits[waiting]()
+
+    (stream,) = scene.driver.streams()
+    with ThreadPoolExecutor(1) as others, scene.driver.world.held(stream):
+        scene.copy()
+        driver.record_event(scene.event, scene.stream)
+        waiter = others.submit(wait)
+        wait_for(lambda: scene.driver.calls[waiting], "the call")
+        scene.driver.lose(0)
+        with pytest.raises(CudaError, match="ILLEGAL_ADDRESS"):
+            waiter.result(DEADLINE_S)
 
 
 def test_what_is_left_open_is_found(scene: Scene) -> None:

@@ -118,6 +118,7 @@ class DriverModel(Kernels):
         self.begin("wait_stream")
         found = self.find(stream, Stream)
         self.world.go_on_until(lambda: not found.queue)
+        self.fail_if_lost("wait_stream")
 
     def copy_batch(self, batch: Batch, stream: int) -> None:
         self.begin("copy_batch")
@@ -184,6 +185,7 @@ class DriverModel(Kernels):
         found = self.find(event, Event)
         with self.watched():
             self.world.go_on_until(found.is_reached)
+        self.fail_if_lost("wait_event")
 
     def open_event(self, handle: bytes) -> int:
         self.begin("open_event")

@@ -26,8 +26,7 @@ class Kernels(Rules):
     """
 
     def __init__(self, world: World, *, any_thread: bool) -> None:
-        super().__init__(any_thread=any_thread)
-        self.world = world
+        super().__init__(world, any_thread=any_thread)
         self.pinned = True
         self.reaches = True
 

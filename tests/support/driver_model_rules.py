@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 
 from kvstow.server.device.cuda.driver import CudaError, GpuInfo
 
-from .driver_model_world import Allocation, Bytes, Event, ModelError, Stream
+from .driver_model_world import Allocation, Bytes, Event, ModelError, Stream, World
 
 OWN_THREADS = "gpu-"
 """What the names of the device's threads begin with."""
@@ -64,6 +64,7 @@ class Rules:
     """Who may call, what a call finds, and what a test wants of it.
 
     Args:
+        world: the machine.
         any_thread: calls are welcome from every thread.
 
     Attributes:
@@ -72,7 +73,8 @@ class Rules:
         holds_lock: tells whether the calling thread holds the daemon's lock.
     """
 
-    def __init__(self, *, any_thread: bool) -> None:
+    def __init__(self, world: World, *, any_thread: bool) -> None:
+        self.world = world
         self.violations: list[str] = []
         self.calls: Counter[str] = Counter()
         self.holds_lock: Callable[[], bool] = lambda: False
@@ -109,11 +111,13 @@ class Rules:
 
     def lose(self, gpu: int) -> None:
         """The context of a GPU is gone: what was on its way is not, and every call fails."""
-        self._lost.add(gpu)
-        for stream in self.all(Stream):
-            if stream.gpu == gpu:
-                stream.queue.clear()
-                stream.done_count = stream.queued_count
+        with self.world.changed:
+            self._lost.add(gpu)
+            for stream in self.all(Stream):
+                if stream.gpu == gpu:
+                    stream.queue.clear()
+                    stream.done_count = stream.queued_count
+            self.world.changed.notify_all()
 
     def check(self) -> None:
         """Nothing was done that may not be done."""
@@ -163,11 +167,15 @@ class Rules:
             self._hung.add(threading.get_ident())
             hanging.wait()
             self._hung.remove(threading.get_ident())
-        if self.gpu in self._lost:
-            raise CudaError(700, "CUDA_ERROR_ILLEGAL_ADDRESS", call)
+        self.fail_if_lost(call)
         error, last_good = self._errors.get(call, (None, 0))
         if error is not None and self.calls[call] > last_good:
             raise error
+
+    def fail_if_lost(self, call: str) -> None:
+        """A call fails in a context that is gone, also one that was waiting when it went."""
+        if self.gpu in self._lost:
+            raise CudaError(700, "CUDA_ERROR_ILLEGAL_ADDRESS", call)
 
     @property
     def calls_waiting(self) -> int:
