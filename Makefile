@@ -180,7 +180,7 @@ vllm-demo: $(VLLM_DEMO) ## kill a vLLM server and see the next one get its KV ca
 
 # vLLM warns of much that is its own, and an engine takes half a minute to start.
 test-vllm: $(VLLM) ## run the tests of the connector in a real vLLM, on the CPU
-	$(VLLM_BIN)/python -m pytest -p no:warnings --timeout 600 tests/vllm_engine
+	$(VLLM_BIN)/python -m pytest -p no:warnings --timeout 1800 tests/vllm_engine
 
 bench-vllm: $(VLLM) ## measure what the connector costs vLLM's scheduler
 	PYTHONPATH=tests $(VLLM_BIN)/python -m bench.bench_connector
