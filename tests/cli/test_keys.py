@@ -63,6 +63,10 @@ def test_a_space_is_named_by_id_or_model(named: str, number: int) -> None:
     assert chosen_space(spaces, named).space_id == number
 
 
+def test_an_id_is_no_model_that_is_called_like_it() -> None:
+    assert chosen_space([space(2, "3"), space(3, "llama")], "3").space_id == 3
+
+
 def test_the_only_space_needs_no_name() -> None:
     assert chosen_space([space(5, "llama")], "").space_id == 5
 

@@ -12,6 +12,7 @@ from kvstow.v1 import reset_pb2
 from . import replay, rows, tables
 from .connection import connected
 from .doctor.command import doctor
+from .keys import chosen_space
 from .misses import misses
 from .options import AsJson, asking, for_all
 from .printing import print_json, print_table
@@ -24,6 +25,7 @@ app = typer.Typer(
     help="Shows and steers a running kvstowd, and plans for one.",
     epilog="Exit codes: 1 the daemon said no, 2 the command line is wrong, 3 no daemon answers, "
     "4 the trace cannot be used.",
+    context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -101,8 +103,8 @@ def transfers(
 @asking
 def reset(
     space: Annotated[
-        int | None, typer.Option(min=1, max=2**64 - 1, help="The space to empty.")
-    ] = None,
+        str, typer.Option(help="Id of the space to empty, or its model.", show_default=False)
+    ] = "",
     every: Annotated[bool, typer.Option("--all", help="Empty every space.")] = False,
     wait: Annotated[
         float,
@@ -112,7 +114,7 @@ def reset(
     as_json: AsJson = False,
 ) -> None:
     """Empty a space, or all of them: nothing stored before is found any more."""
-    if (space is not None) == every:
+    if bool(space) == every:
         raise typer.BadParameter("name a space with --space, or say --all")
     if every and not yes:
         typer.confirm("Empty every space of the daemon?", abort=True, err=True)
@@ -132,10 +134,9 @@ app.command(name="why-miss")(asking(why_miss))
 app.command()(replay.replay)
 
 
-def _reset(
-    client: Client, space: int | None, wait_s: float
-) -> Mapping[int, reset_pb2.ResetResult]:
-    if space is not None:
-        return {space: client.administration.reset_space(space, wait_s)}
+def _reset(client: Client, named: str, wait_s: float) -> Mapping[int, reset_pb2.ResetResult]:
+    if named:
+        number = chosen_space(client.administration.spaces(), named).space_id
+        return {number: client.administration.reset_space(number, wait_s)}
     results = client.administration.reset_all(wait_s)
     return {result.space_id: result.result for result in results}

@@ -33,7 +33,7 @@ def given_keys(words: Sequence[str], file: Path | None) -> list[bytes]:
 
 
 def chosen_space(spaces: Sequence[admin_pb2.Space], named: str) -> admin_pb2.Space:
-    """The space of this id or model; the only one there is if none is named.
+    """The space of this id or else of this model; the only one there is if none is named.
 
     Raises:
         typer.BadParameter: there is none, or more than one.
@@ -41,7 +41,8 @@ def chosen_space(spaces: Sequence[admin_pb2.Space], named: str) -> admin_pb2.Spa
     if not named:
         found = list(spaces)
     else:
-        found = [space for space in spaces if named in (str(space.space_id), space.identity.model)]
+        found = [space for space in spaces if named == str(space.space_id)]
+        found = found or [space for space in spaces if named == space.identity.model]
     if len(found) == 1:
         return found[0]
     if not spaces:
@@ -50,7 +51,9 @@ def chosen_space(spaces: Sequence[admin_pb2.Space], named: str) -> admin_pb2.Spa
         )
     listed = ", ".join(f"{space.space_id} ({model(space.identity)})" for space in found or spaces)
     what = "several spaces match" if found else f"no space is {named!r}"
-    raise typer.BadParameter(f"{what}; name the id of one with --space: {listed}")
+    raise typer.BadParameter(
+        f"{what}; name the id of one with --space, as `kvstow spaces` lists them: {listed}"
+    )
 
 
 def check_lengths(keys: Iterable[bytes], space: admin_pb2.Space) -> None:

@@ -14,8 +14,12 @@ _PIPE_COLUMNS = 160
 
 
 def print_table(table: RenderableType) -> None:
-    """Print a table, as wide as the screen."""
-    console(None if sys.stdout.isatty() else _PIPE_COLUMNS).print(table)
+    """Print a table, as wide as the screen, without the blanks that fill its lines up."""
+    screen = console(None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    with screen.capture() as written:
+        screen.print(table)
+    for line in written.get().splitlines():
+        typer.echo(line.rstrip())
 
 
 def console(width: int | None = None) -> Console:
