@@ -87,9 +87,8 @@ class DaemonProcess:
 
         def are_held() -> bool:
             listed = self._debug.ListFaults(debug_pb2.ListFaultsRequest(), timeout=PATIENCE_S)
-            held = sum(each.held_count for each in listed.faults if each.fault_id == fault)
-            count: int = self.client.administration.transfers().total_count
-            return 0 < held == count
+            held: int = sum(each.held_count for each in listed.faults if each.fault_id == fault)
+            return 0 < held == self.client.administration.transfers().total_count
 
         wait_for(are_held, "its stores are held")
 
