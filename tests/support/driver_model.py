@@ -148,6 +148,16 @@ class DriverModel(Kernels):
         finally:
             self._refusal = None
 
+    def lose(self, gpu: int) -> None:
+        """The context of a GPU is gone: what was on its way is not, and every call fails."""
+        with self.world.changed:
+            self._lost.add(gpu)
+            for stream in self.all(Stream):
+                if stream.gpu == gpu:
+                    stream.queue.clear()
+                    stream.done_count = stream.queued_count
+            self.world.changed.notify_all()
+
     def copy_rows(self, rows: Rows, stream: int) -> None:
         self.begin("copy_rows")
         copies, locked = [], self.all(Locked)

@@ -26,7 +26,8 @@ class Kernels(Rules):
     """
 
     def __init__(self, world: World, *, any_thread: bool) -> None:
-        super().__init__(world, any_thread=any_thread)
+        super().__init__(any_thread=any_thread)
+        self.world = world
         self.pinned = True
         self.reaches = True
 

@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 
 from kvstow.server.device.cuda.driver import CudaError, GpuInfo
 
-from .driver_model_world import Allocation, Bytes, Event, ModelError, Stream, World
+from .driver_model_world import Allocation, Bytes, Event, ModelError, Stream
 
 OWN_THREADS = "gpu-"
 """What the names of the device's threads begin with."""
@@ -64,7 +64,6 @@ class Rules:
     """Who may call, what a call finds, and what a test wants of it.
 
     Args:
-        world: the machine.
         any_thread: calls are welcome from every thread.
 
     Attributes:
@@ -73,8 +72,7 @@ class Rules:
         holds_lock: tells whether the calling thread holds the daemon's lock.
     """
 
-    def __init__(self, world: World, *, any_thread: bool) -> None:
-        self.world = world
+    def __init__(self, *, any_thread: bool) -> None:
         self.violations: list[str] = []
         self.calls: Counter[str] = Counter()
         self.holds_lock: Callable[[], bool] = lambda: False
@@ -108,16 +106,6 @@ class Rules:
         finally:
             del self._hanging[call, gpu]
             released.set()
-
-    def lose(self, gpu: int) -> None:
-        """The context of a GPU is gone: what was on its way is not, and every call fails."""
-        with self.world.changed:
-            self._lost.add(gpu)
-            for stream in self.all(Stream):
-                if stream.gpu == gpu:
-                    stream.queue.clear()
-                    stream.done_count = stream.queued_count
-            self.world.changed.notify_all()
 
     def check(self) -> None:
         """Nothing was done that may not be done."""
