@@ -44,12 +44,21 @@ class Callbacks:
 
 
 class SessionEvents:
-    """Hears the events of a session, on its own thread."""
+    """Hears the events of a session, and says what the session finds out itself; on its own thread."""
 
     def __init__(self, standing: Standing, tally: Tally, callbacks: Callbacks) -> None:
         self._standing = standing
         self._tally = tally
-        self._on_event = callbacks.on_event
+        self._callbacks = callbacks
+
+    def reopened(self) -> None:
+        """The session was lost and is open again, or is open at last."""
+        self._tally.add(reopened=1)
+        call_back(self._callbacks.on_reopen)
+
+    def missed_resets(self) -> None:
+        """Resets may have been missed."""
+        self._tell(cache_pb2.Resync())
 
     def hear(self, ticket: Ticket, event: cache_pb2.Event) -> None:
         """Do what an event asks for; a kind that is not known is skipped."""
@@ -57,21 +66,24 @@ class SessionEvents:
             case "transfer_ended":
                 self._end_transfer(event.transfer_ended)
             case "transfer_overdue":
-                call_back(self._on_event, event.transfer_overdue)
+                self._tell(event.transfer_overdue)
             case "space_reset":
                 self._standing.adopt(ticket, event.space_reset.generation)
-                call_back(self._on_event, event.space_reset)
+                self._tell(event.space_reset)
             case "reset_drained":
-                call_back(self._on_event, event.reset_drained)
+                self._tell(event.reset_drained)
             case "lease_expired":
                 lease = event.lease_expired
                 self._standing.drop_lease(lease.request, lease.lease_id)
-                call_back(self._on_event, lease)
+                self._tell(lease)
             case "draining":
                 self._standing.set_state(ticket, SessionState.DRAINING)
-                call_back(self._on_event, event.draining)
+                self._tell(event.draining)
             case "resync":
-                call_back(self._on_event, event.resync)
+                self._tell(event.resync)
+
+    def _tell(self, event: SessionEvent) -> None:
+        call_back(self._callbacks.on_event, event)
 
     def _end_transfer(self, report: cache_pb2.TransferEnded) -> None:
         # What a newer daemon says and this client does not know says nothing of the bytes.

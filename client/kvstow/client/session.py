@@ -59,9 +59,7 @@ class Session(Closing):
         opener = Opener(calls, budgets, self._standing, self._ranks, self._tally, request)
         events = SessionEvents(self._standing, self._tally, callbacks)
         limit_s = budgets.control_s
-        self._upkeep = Upkeep(
-            calls, limit_s, self._standing, opener, events, self._tally, callbacks
-        )
+        self._upkeep = Upkeep(calls, limit_s, self._standing, opener, events)
         self._closing = threading.Lock()
         self._drained = True
 

@@ -19,11 +19,9 @@ from functools import partial
 
 from kvstow.v1 import cache_pb2
 
-from .callbacks import call_back
 from .calls import Calls
-from .counters import Tally
 from .errors import TRANSIENT, KvstowError, Refused, Unreachable
-from .events import Callbacks, SessionEvents
+from .events import SessionEvents
 from .opener import Opener
 from .standing import SessionState, Standing, Ticket
 from .stream import Cursor, EventStream
@@ -49,16 +47,12 @@ class Upkeep:
         standing: Standing,
         opener: Opener,
         events: SessionEvents,
-        tally: Tally,
-        callbacks: Callbacks,
     ) -> None:
         self._calls = calls
         self._limit_s = limit_s
         self._standing = standing
         self._opener = opener
         self._events = events
-        self._tally = tally
-        self._callbacks = callbacks
         self._stopped = threading.Event()
         self._stream: EventStream | None = None
         self._cursor = Cursor()
@@ -128,7 +122,7 @@ class Upkeep:
 
     def _announce(self, asked_at: float, opening: Opening) -> None:
         if self._vigil.open(opening, asked_at, self._standing.generation.number):
-            call_back(self._callbacks.on_event, cache_pb2.Resync())
+            self._events.missed_resets()
 
     def _reopen(self) -> bool:
         """Try to open the session; True if it is open."""
@@ -143,9 +137,8 @@ class Upkeep:
             self._vigil.look(self._opener.is_alive)
             return False
         self._trouble = ""
-        self._tally.add(reopened=1)
         _log.info("the session is open again: %s", self._standing.ticket)
-        call_back(self._callbacks.on_reopen)
+        self._events.reopened()
         return True
 
     def _settle(self) -> bool:
