@@ -4,26 +4,21 @@ It keeps the events of its session as the daemon does (with the daemon's own out
 refuses or counts calls; it copies nothing.
 """
 
-import contextlib
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from client.stage import Answers, Stage
 from kvstow.server.core import errors, events
-from kvstow.server.core.outbox import Outbox
 from kvstow.server.core.types import TransferId, TransferKind, TransferState
-from kvstow.server.rpc import replies
 from kvstow.server.rpc.calls import BOOT_ID_KEY
 from kvstow.server.rpc.status import RefusalStatus
 from kvstow.v1 import admin_pb2, admin_pb2_grpc, cache_pb2, cache_pb2_grpc, reset_pb2
-from support.waiting import DEADLINE_S
-
-MAX_MESSAGE_EVENTS = 64
 
 
 class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceServicer):
@@ -36,10 +31,9 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
     Attributes:
         calls: how often each method was called.
         requests: the last request of each method.
-        session_id, generation, hit_count, status: what replies say.
+        session_id, generation, answers: what replies say.
         refusals: methods that are refused, and how.
         leases: leases taken and not released.
-        copying: sessions whose copies still run.
         stage: everything else that a test may want.
     """
 
@@ -51,11 +45,9 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
         self.refusals: dict[str, errors.Refusal] = {}
         self.session_id = 0
         self.generation = 1
-        self.hit_count = 1
-        self.status = "A"
+        self.answers = Answers()
         self.leases: set[int] = set()
         self._last_lease = 0
-        self.copying: list[int] = []
         self.stage = Stage()
         self._server = grpc.server(ThreadPoolExecutor(32, thread_name_prefix="double"))
         cache_pb2_grpc.add_CacheServiceServicer_to_server(self, self._server)
@@ -107,13 +99,13 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
             self._last_lease += 1
             lease = self._last_lease
         self.leases.add(lease)
-        found = [cache_pb2.GroupHits(hit_count=self.hit_count) for _ in request.groups]
+        found = [cache_pb2.GroupHits(hit_count=self.answers.hit_count) for _ in request.groups]
         return cache_pb2.LookupResponse(generation=self.generation, groups=found, lease_id=lease)
 
     def Store(self, request: Any, context: grpc.ServicerContext) -> Any:
         self._enter("Store", request, context)
         count = sum(len(group.blocks) for group in request.groups)
-        statuses = self.status * count
+        statuses = self.answers.status * count
         return cache_pb2.StoreResponse(statuses=statuses, accepted_count=statuses.count("A"))
 
     def Load(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -149,7 +141,7 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
 
     def ListTransfers(self, request: Any, context: grpc.ServicerContext) -> Any:
         self._enter("ListTransfers", request, context)
-        listed = [admin_pb2.Transfer(session_id=session) for session in self.copying]
+        listed = [admin_pb2.Transfer(session_id=session) for session in self.answers.copying]
         return admin_pb2.ListTransfersResponse(transfers=listed, total_count=len(listed))
 
     def _enter(self, method: str, request: Any, context: grpc.ServicerContext) -> None:
@@ -163,129 +155,3 @@ class Double(cache_pb2_grpc.CacheServiceServicer, admin_pb2_grpc.AdminServiceSer
         if self.stage.breaks(method):
             context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
         context.set_trailing_metadata((boot_id,))
-
-
-class Stage:
-    """What the double does besides answering: hold calls, break them off, and send events.
-
-    Attributes:
-        max_transfers: reports that may be unacknowledged.
-        acknowledged: the highest sequence number that was.
-        most_waiting: the most events that waited at a time.
-    """
-
-    def __init__(self) -> None:
-        self.max_transfers = 4096
-        self.acknowledged = 0
-        self.most_waiting = 0
-        self._changed = threading.Condition()
-        self._held: set[str] = set()
-        self._broken: set[str] = set()
-        self._outbox = Outbox(1024)
-        self._streams = 0
-        self._ending: errors.Refusal | grpc.StatusCode | None = None
-
-    @contextlib.contextmanager
-    def held(self, method: str) -> Iterator[None]:
-        """Calls of a method wait until the end of the block."""
-        with self._changed:
-            self._held.add(method)
-        try:
-            yield
-        finally:
-            self.let_go(method)
-
-    def let_go(self, method: str) -> None:
-        """Calls of a method wait no longer."""
-        with self._changed:
-            self._held.discard(method)
-            self._changed.notify_all()
-
-    def wait_if_held(self, method: str) -> None:
-        """Wait while calls of the method are held."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: method not in self._held, DEADLINE_S)
-
-    def break_off(self, method: str) -> None:
-        """The next call of a method breaks off without an answer."""
-        self._broken.add(method)
-
-    def breaks(self, method: str) -> bool:
-        """Whether this call breaks off."""
-        with self._changed:
-            broken = method in self._broken
-            self._broken.discard(method)
-            return broken
-
-    def open(self) -> None:
-        """A session was opened: it has no events yet."""
-        with self._changed:
-            self._outbox = Outbox(1024)
-            self.acknowledged = 0
-
-    def tell(self, event: events.Event) -> None:
-        """Put an event on the stream; waits, as an engine would, while the daemon keeps too many."""
-        with self._changed:
-            room = self._changed.wait_for(
-                lambda: self._outbox.report_count < self.max_transfers, DEADLINE_S
-            )
-            assert room, "the reports are not acknowledged"
-            self._outbox.put(event)
-            self.most_waiting = max(self.most_waiting, len(self._outbox))
-            self._changed.notify_all()
-
-    def acknowledge(self, sequence: int) -> None:
-        """Forget events."""
-        with self._changed:
-            self._outbox.acknowledge(sequence)
-            self.acknowledged = max(self.acknowledged, sequence)
-            self._changed.notify_all()
-
-    @property
-    def full(self) -> bool:
-        """Whether as many reports wait as may."""
-        return self._outbox.report_count >= self.max_transfers
-
-    def end_stream(self, how: errors.Refusal | grpc.StatusCode | None = None) -> None:
-        """End the stream: with OK, refused, or with a code that gRPC itself gives."""
-        with self._changed:
-            self._ending = how
-            self._streams += 1
-            self._changed.notify_all()
-
-    def watch(
-        self, after: int, boot_id: str, context: grpc.ServicerContext
-    ) -> Iterator[cache_pb2.WatchResponse]:
-        """One stream, behind the event `after`."""
-        self.acknowledge(after)
-        with self._changed:
-            self._streams += 1
-            mine = self._streams
-        context.add_callback(self._wake)
-        yield cache_pb2.WatchResponse(boot_id=boot_id)
-        while batch := self._next(after, mine, context):
-            after = batch[-1][0]
-            yield cache_pb2.WatchResponse(
-                boot_id=boot_id, events=[replies.event(at, event) for at, event in batch]
-            )
-        match self._ending:
-            case errors.Refusal() as refusal:
-                context.abort_with_status(RefusalStatus(refusal, (BOOT_ID_KEY, boot_id)))
-            case grpc.StatusCode() as code:
-                context.abort(code, "the connection broke")
-
-    def _next(
-        self, after: int, stream: int, context: grpc.ServicerContext
-    ) -> Sequence[tuple[int, events.Event]]:
-        """The next events of a stream, none if it has ended."""
-
-        def ended() -> bool:
-            return self._streams != stream or not context.is_active()
-
-        with self._changed:
-            self._changed.wait_for(lambda: ended() or self._outbox.last > after)
-            return [] if ended() else self._outbox.after(after, MAX_MESSAGE_EVENTS)
-
-    def _wake(self) -> None:
-        with self._changed:
-            self._changed.notify_all()

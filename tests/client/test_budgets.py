@@ -118,7 +118,7 @@ def test_a_late_transfer_that_is_not_wanted_is_cancelled_again(
 def test_a_store_of_which_nothing_is_accepted_is_done_at_once(
     double: Double, session: Session
 ) -> None:
-    double.status = "S"
+    double.answers.status = "S"
     transfer = session.store(KEYS, [0, 1], session.generation)
     assert (transfer.state, transfer.statuses) == (TransferState.DONE, "SS")
     assert transfer.accepted_count == 0

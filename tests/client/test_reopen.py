@@ -96,12 +96,12 @@ def test_transfers_of_a_lost_session_end_only_when_their_copies_have(
     """The daemon goes on copying for a session that has ended."""
     load = session.load(KEYS, [0], session.lookup("request", KEYS))
     assert session.ticket is not None
-    double.copying = [session.ticket.session_id]
+    double.answers.copying = [session.ticket.session_id]
     double.stage.end_stream(LOST)
     wait_for(lambda: double.calls["ListTransfers"] >= 2, "the copies to be asked for")
     assert not load.done()
     assert session.counters().reopened == 0
-    double.copying = []
+    double.answers.copying = []
     assert load.wait(DEADLINE_S)
     assert load.state is TransferState.LOST
     wait_for(lambda: session.counters().reopened == 1, "the session to be open again")

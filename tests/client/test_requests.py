@@ -11,7 +11,7 @@ KEYS = [b"key1", b"key2"]
 
 
 def test_one_group_needs_no_ceremony(double: Double, session: Session) -> None:
-    double.hit_count = 2
+    double.answers.hit_count = 2
     hits = session.lookup("request", KEYS)
     assert (hits.count, hits.groups[0].hit_count) == (2, 2)
     sent = double.requests["Lookup"]
