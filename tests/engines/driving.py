@@ -12,6 +12,7 @@ SMALL = Shape((GroupShape(2),), hash_tokens=2, block_count=14)
 LARGE = Shape((GroupShape(2),), hash_tokens=2, block_count=100)
 WINDOWED = Shape((GroupShape(2), GroupShape(2, 5)), hash_tokens=2, block_count=100)
 PROMPT = bytes(range(20, 31))
+LONG = bytes(range(20, 61))
 MOST_STEPS = 200
 
 

@@ -1,6 +1,5 @@
-"""What one call may name and one step may cost: much is done in pieces, and nothing is left out."""
+"""What one call may name, and what a daemon takes: much is done in pieces, and nothing is left out."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -9,6 +8,7 @@ import pytest
 
 from engines.driving import (
     LARGE,
+    LONG,
     MOST_STEPS,
     PROMPT,
     SMALL,
@@ -21,11 +21,8 @@ from engines.driving import (
 from engines.engine import SimulatedEngine
 from engines.request import Request, Stage
 from kvstow.client import Hits, Refused, TransferState
-from kvstow.client.engines.offload import collector, stores
-from kvstow.client.engines.offload.blocks import EngineBlocks
 from kvstow.client.engines.offload.finder import MOST_LOOKUPS, PROMISE_S
 
-LONG = bytes(range(20, 61))
 FEW_KEYS = 2
 
 
@@ -233,53 +230,6 @@ def test_what_is_too_long_for_all_lookups_is_found_in_part_and_counted(
     engine.step()
     assert again.num_computed_tokens == MOST_LOOKUPS * FEW_KEYS * 2
     assert engine.half.take_counts()["cut_lookups"] == 1
-
-
-@pytest.fixture
-def small_steps() -> Iterator[int]:
-    """Few blocks are looked at, and fewer offered, in one step."""
-    with patch.object(collector, "LOOK_BLOCKS", 3), patch.object(stores, "STEP_KEYS", 2):
-        yield 2
-
-
-def most_offered(engine: SimulatedEngine) -> int:
-    """Steps until the engine has stored all; returns how many keys were offered at most in one step."""
-    most, look = 0, EngineBlocks.may_be_stored
-    with (
-        patch.object(engine.session, "store", wraps=engine.session.store) as store,
-        patch.object(EngineBlocks, "may_be_stored", autospec=True, side_effect=look) as looks,
-    ):
-        for _ in range(MOST_STEPS):
-            store.reset_mock()
-            looks.reset_mock()
-            engine.step()
-            assert looks.call_count <= collector.LOOK_BLOCKS
-            most = max(most, *(len(call.args[0][0]) for call in store.call_args_list), 0)
-            engine.end_copies()
-            assert store.call_count <= 1
-            if not engine.is_busy:
-                return most
-    pytest.fail("it never came to an end")
-
-
-def test_what_an_ended_request_has_left_is_offered_in_pieces(small_steps: int) -> None:
-    engine = SimulatedEngine(LARGE)
-    engine.session.faults.full = True
-    request = engine.add(LONG, 0, False)
-    step_until(engine, lambda: request.stage is Stage.OVER)
-    engine.session.faults.full = False
-    assert most_offered(engine) == small_steps
-    assert stored_keys(engine) == full_keys(LONG, 40)
-
-
-def test_after_a_restart_a_long_request_is_looked_through_in_pieces(small_steps: int) -> None:
-    engine = SimulatedEngine(LARGE)
-    request = engine.add(LONG, 30, False)
-    step_until(engine, lambda: request.num_computed_tokens > 41)
-    engine.session.die()
-    engine.session.come_back()
-    assert most_offered(engine) == small_steps
-    assert stored_keys(engine) == full_keys(request.tokens, 70)
 
 
 def test_lazily_too_it_is_offered_again() -> None:
