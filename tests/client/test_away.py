@@ -2,17 +2,20 @@
 
 import signal
 from pathlib import Path
+from socket import AF_UNIX
+from socket import socket as UnixSocket
 
 import grpc
 import pytest
 
 from client.faults import LOAD, STORE, held, stopped
-from client.spaces import SHORT_S
+from client.spaces import SHORT_S, identity
 from kvstow.client import (
     Client,
     Refused,
     SessionState,
     TransferState,
+    Unreachable,
 )
 from kvstow.client.breaker import THRESHOLD
 from kvstow.v1 import cache_pb2, cache_pb2_grpc
@@ -24,6 +27,18 @@ from support.waiting import DEADLINE_S, wait_for
 def leases(daemon: Kvstowd) -> int:
     with Client(daemon.target, PATIENT) as client:
         return client.administration.leases().total_count
+
+
+@pytest.mark.parametrize("left_behind", [False, True])
+def test_who_finds_nobody_at_a_socket_is_told_to_start_the_daemon(
+    socket: Path, left_behind: bool
+) -> None:
+    with Client(f"unix:{socket}", PATIENT) as client, UnixSocket(AF_UNIX) as dead:
+        if left_behind:
+            dead.bind(str(socket))
+        with pytest.raises(Unreachable) as raised:
+            client.open(identity(), "engine")
+    assert str(raised.value) == f"no daemon listens at unix:{socket}; start kvstowd"
 
 
 def test_a_daemon_that_is_stopped_is_a_miss_and_leaks_nothing(

@@ -11,11 +11,11 @@ from kvstow.v1 import admin_pb2, cache_pb2
 
 from .calls import PROBE_S, Budgets, Calls
 from .counters import Tally
-from .errors import KvstowError
+from .errors import KvstowError, Unreachable
 from .ranks import Ranks
 from .standing import Standing, Ticket
 from .stream import ACKNOWLEDGE_EVERY, Cursor
-from .target import is_listening
+from .target import is_listening, socket_path
 from .terms import Terms
 from .transfer import Ending, TransferState
 from .vigil import Opening
@@ -58,7 +58,7 @@ class Opener:
             Refused, Unreachable: see `Calls.ask`; nothing is left open that does not end by itself.
         """
         calls = self._calls
-        info = self._server_info(self._limit_s)
+        info = self._found()
         opened: cache_pb2.OpenSessionResponse = calls.ask(
             calls.cache.OpenSession, self._request, self._limit_s
         )
@@ -106,6 +106,16 @@ class Opener:
                     self._calls.cache.CloseSession, _close(ticket), self._limit_s, ticket.boot_id
                 )
         self._end_transfers(_CLOSED)
+
+    def _found(self) -> cache_pb2.GetServerInfoResponse:
+        """Who the daemon is; where nobody listens at a socket, the error says that instead of gRPC's words."""
+        try:
+            return self._server_info(self._limit_s)
+        except Unreachable:
+            target = self._calls.target
+            if socket_path(target) is None or is_listening(target):
+                raise
+            raise Unreachable(f"no daemon listens at {target}; start kvstowd") from None
 
     def _end_transfers(self, unreported: Ending) -> None:
         for transfer, report in self._standing.take_unfinished():
