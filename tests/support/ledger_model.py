@@ -222,7 +222,8 @@ class LedgerModel(RuleBasedStateMachine):
             assert view.unused_extents == table.free == 0
             being_zeroed = len(self.ledger._books.pool.being_zeroed(size))
             assert table.zeroing == being_zeroed, "a slot that only waits to be zeroed can be had"
-            assert not any(each.backlog for each in self.ledger._books.pool.tables.values())
+            backlogs = [each.backlog.values() for each in self.ledger._books.pool.tables.values()]
+            assert not any(map(any, backlogs)), "a slot that is loose can be had"
             assert table.evictable <= plan.statuses.count("S")
 
     def _is_ready(self, space: SpaceId, key: bytes) -> bool:
