@@ -155,7 +155,9 @@ class Loads:
                 self._session.cancel(*(each for each in transfers if each is not None))
 
     def send(self, overwritten: Collection[int], step: int, ended_step: int) -> None:
-        """Send those whose blocks nobody reads or writes, as many as the daemon is sure to take.
+        """Send those whose blocks nobody reads or writes, until as many transfers are under way as there is room for.
+
+        A load is sent whole, so there may be a few more.
 
         Args:
             overwritten: blocks that the workers write in this step.
@@ -163,7 +165,7 @@ class Loads:
             ended_step: the last one that all workers have done.
         """
         waiting, self._waiting = self._waiting, []
-        room = self._room()
+        written, room = set(overwritten), self._room()
         for load in waiting:
             if not load.wanted:
                 self._ended.append((load, EndedLoad(load.tracked.request.request_id)))
@@ -171,7 +173,7 @@ class Loads:
             numbers = load.numbers
             if load.after is None:
                 load.after = step - 1
-            if not set(numbers).isdisjoint(overwritten):
+            if not written.isdisjoint(numbers):
                 load.after = step
             if room <= 0 or load.after > ended_step or self._blocks.readers(numbers):
                 self._waiting.append(load)
@@ -201,8 +203,10 @@ class Loads:
         return tuple(report for _, report in ended)
 
     def _room(self) -> int:
-        """How many more transfers may be under way. Stores take half of what the daemon takes, and a quarter is for
-        reports that are not acknowledged yet; besides, each costs the step that sends it."""
+        """How many more transfers may be under way: a quarter of what the daemon takes.
+
+        Stores take half of it, and a quarter is for reports that are not acknowledged yet.
+        """
         most = max(1, self._session.snapshot().terms.max_transfers // 4)
         return most - sum(load.under_way for load in self._running)
 
