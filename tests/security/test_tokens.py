@@ -109,6 +109,11 @@ def test_the_place_of_engine_memory_comes_from_the_token_or_from_the_settings(
             "[[token]]\nname='x'\nrole='read-only'\ntoken='secret'",
             "number 1: sha256: Field required",
         ),
+        ("[[tokens]]\nname='x'", "tokens: there is no such key (did you mean token?)"),
+        (
+            f"[[token]]\nname='x'\nrole='read-only'\nsha265='secret'\nsha256='{HASH}'",
+            "number 1: sha265: there is no such key (did you mean sha256?)",
+        ),
         (f"[[token]]\nname=''\nrole='read-only'\nsha256='{HASH}'", "number 1: name"),
         (f"[[token]]\nname='a b'\nrole='read-only'\nsha256='{HASH}'", "number 1: name"),
         (

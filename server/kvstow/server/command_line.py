@@ -10,7 +10,6 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 from typing import NoReturn
@@ -22,7 +21,7 @@ from pydantic_settings import CliApp, CliSettingsSource, SettingsError
 from .config import PREFIX, Config
 from .device.base import DeviceError
 from .device.pool import check_capacity, check_directory
-from .mistakes import CONTRADICTION
+from .mistakes import CONTRADICTION, nearest_name
 from .sizes import Bytes
 from .values import Setting
 
@@ -39,9 +38,6 @@ _BARE = frozenset(
 )
 """Settings that a file has without quotation marks."""
 
-_CLOSE = 0.8
-"""How much alike names are of which one is a slip: what Kubernetes makes of a Service's name is less like a setting."""
-
 
 class ConfigError(Exception):
     """The settings cannot be used; the message names every one that is wrong, one a line."""
@@ -53,7 +49,8 @@ class _Parser(argparse.ArgumentParser):
     unknown: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message.removeprefix("argument ")) from None
+        said = message.replace("ignored explicit argument", "it takes no value, not")
+        raise ConfigError(said.removeprefix("argument ")) from None
 
 
 def load(
@@ -144,8 +141,7 @@ def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _nearest(name: str) -> str | None:
     """The setting that a name is, or is a slip of the pen for."""
-    written = name.lower().replace("-", "_")
-    return next(iter(get_close_matches(written, Config.model_fields, 1, _CLOSE)), None)
+    return nearest_name(name.lower().replace("-", "_"), Config.model_fields)
 
 
 def _parser() -> _Parser:
@@ -196,8 +192,10 @@ def _parse(parser: _Parser, arguments: Sequence[str]) -> argparse.Namespace:
 def _unknown_flags(unknown: Sequence[str]) -> list[str]:
     """One line for each flag that there is not; what stands behind one may be its value."""
     flags = [argument.partition("=")[0] for argument in unknown if argument.startswith("-")]
+    if not flags:
+        return [f"{word}: it is no flag, and none before it takes a value" for word in unknown]
     lines = []
-    for flag in flags or unknown:
+    for flag in flags:
         nearest = _nearest(flag.lstrip("-"))
         hint = "" if nearest is None else f"; did you mean --{nearest.replace('_', '-')}?"
         lines.append(f"{flag}: there is no such flag{hint}")

@@ -4,6 +4,7 @@ Pydantic alone looks for contradictions only where every value is right by itsel
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import ValidationError
@@ -15,7 +16,15 @@ CONTRADICTION = "contradiction"
 Contradiction: TypeAlias = tuple[tuple[str, ...], str]
 """Fields that do not go together, the one to change first, and what to do."""
 
+_CLOSE = 0.8
+"""How much alike names are of which one is a slip: what Kubernetes makes of a Service's name is less like a setting."""
+
 ModelT = TypeVar("ModelT")
+
+
+def nearest_name(written: str, names: Iterable[str]) -> str | None:
+    """The name that what is written there is, or is a slip of the pen for."""
+    return next(iter(get_close_matches(written, list(names), 1, _CLOSE)), None)
 
 
 def validated(

@@ -15,6 +15,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
+from kvstow.server.mistakes import nearest_name
 from kvstow.server.values import AbsolutePath
 
 from .callers import Caller, Role
@@ -110,7 +111,12 @@ def _caller(entry: _Entry, memory_path: Path | None) -> Caller:
 
 def _line(mistake: ErrorDetails) -> str:
     """A mistake with its place, entries counted from 1; what stands there is not repeated, it may be a secret."""
-    return ": ".join([*_place(mistake["loc"]), mistake["msg"].removeprefix("Value error, ")])
+    where, said = mistake["loc"], mistake["msg"].removeprefix("Value error, ")
+    if mistake["type"] == "extra_forbidden":
+        known = _File if len(where) == 1 else _Entry
+        nearest = nearest_name(str(where[-1]), known.model_fields)
+        said = "there is no such key" + (f" (did you mean {nearest}?)" if nearest else "")
+    return ": ".join([*_place(where), said])
 
 
 def _place(where: Sequence[int | str]) -> Iterator[str]:
