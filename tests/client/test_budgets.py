@@ -28,6 +28,7 @@ def test_no_answer_is_a_miss_and_after_some_the_daemon_is_asked_no_more(
         assert counters.failures == {"timed out": THRESHOLD, "not answering": 10 - THRESHOLD}
         assert session.store(KEYS, [0, 1], session.generation).reason == "not answering"
         assert double.calls["Store"] == 0
+        assert double.calls["Lookup"] == THRESHOLD
     wait_for(lambda: session.lookup("request", KEYS).count == 1, "a hit")
     assert session.counters().breaker is BreakerState.CLOSED
 

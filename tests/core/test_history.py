@@ -124,4 +124,5 @@ def test_the_garbage_collector_does_not_walk_what_is_remembered() -> None:
     batches = [*history.moves.all(), *history.refusals.all()]
     assert [[*batch.keys] for batch in batches] == [[key(1), key(2)]] * 2
     parts = [part for each in batches for part in gc.get_referents(each.keys)]
+    assert parts.count(key(1) + key(2)) == len(batches)
     assert not any(gc.is_tracked(part) for part in parts if not isinstance(part, type))
