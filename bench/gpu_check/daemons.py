@@ -36,12 +36,12 @@ def served_on_gpu(plan: Plan, report: Report, *, kernel: bool = False) -> Iterat
     }
     if not kernel:
         unpinned_s = _start_unpinned(settings)
-    began, port = time.monotonic(), _free_port()
-    settings |= {
-        "metrics_listen": f"127.0.0.1:{port}",
-        "cuda_copies": "kernel" if kernel else "dma",
-    }
-    with running_daemon(**settings) as target:
+    settings["cuda_copies"] = "kernel" if kernel else "dma"
+    began = time.monotonic()
+    with (
+        _reserved_port() as port,
+        running_daemon(**settings, metrics_listen=f"127.0.0.1:{port}") as target,
+    ):
         took = time.monotonic() - began
         if not kernel:
             report.numbers |= {"start unpinned": unpinned_s, "start": took}
@@ -74,8 +74,11 @@ def _methods(port: int) -> list[str]:
     ]
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@contextmanager
+def _reserved_port() -> Iterator[int]:
+    """A port that the system gives to nobody else meanwhile; the daemon may bind it, too, as nobody listens here."""
+    with socket.socket() as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        yield port

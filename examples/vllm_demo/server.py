@@ -60,7 +60,11 @@ class Server:
     """
 
     def __init__(self, model: Path, target: str, log: Path) -> None:
-        self._port = _free_port()
+        # Bound until the server has gone, which may bind it, too, as nobody listens here: nobody else is given the port.
+        self._bound = socket.socket()
+        self._bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._bound.bind(("127.0.0.1", 0))
+        self._port = self._bound.getsockname()[1]
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -117,6 +121,7 @@ class Server:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        self._bound.close()
 
     def stop(self) -> None:
         """Let it end in its own way, which gives its shared memory back."""
@@ -169,10 +174,3 @@ def _command(model: Path, target: str, port: int) -> list[str]:
         *("--max-model-len", "4096", "--max-num-seqs", "4"),
         "--enable-prompt-tokens-details",
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -23,26 +23,14 @@ Started = Callable[[int, int], Server]
 
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Started]:
-    """Starts stubs that have so many tokens cached, and so many of those from kvstow.
-
-    Nobody else gets their ports: they are bound here, for whoever shares them.
-    """
+    """Starts stubs that have so many tokens cached, and so many of those from kvstow."""
     with ExitStack() as cleanup:
-
-        def port() -> int:
-            bound = cleanup.enter_context(socket.socket())
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            bound.bind(("127.0.0.1", 0))
-            return int(bound.getsockname()[1])
 
         def start(cached: int, external: int) -> Server:
             def command(model: Path, target: str, port: int) -> list[str]:
                 return [sys.executable, str(STUB), str(port), str(cached), str(external)]
 
-            with (
-                patch.object(demo_server, "_command", command),
-                patch.object(demo_server, "_free_port", port),
-            ):
+            with patch.object(demo_server, "_command", command):
                 server = Server(Path("model"), "unix:/nowhere", tmp_path / "log")
             cleanup.callback(server.kill)
             server.wait_ready()
@@ -71,6 +59,20 @@ def test_a_server_that_ends_says_what_it_wrote(tmp_path: Path) -> None:
         server = Server(Path("model"), "unix:/nowhere", tmp_path / "log")
     with pytest.raises(DaemonBroken, match="no such model"):
         server.wait_ready()
+    server.stop()
+
+
+def test_nobody_else_gets_the_port_of_a_server_that_does_not_listen_yet(tmp_path: Path) -> None:
+    ports = []
+
+    def command(model: Path, target: str, port: int) -> list[str]:
+        ports.append(port)
+        return [sys.executable, "-c", ""]
+
+    with patch.object(demo_server, "_command", command):
+        server = Server(Path("model"), "unix:/nowhere", tmp_path / "log")
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", *ports))
     server.stop()
 
 

@@ -49,10 +49,5 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
 
-class Server(ThreadingHTTPServer):
-    """Listens on a port that whoever started it keeps for it."""
-
-    allow_reuse_port = True
-
-
-Server(("127.0.0.1", PORT), Handler).serve_forever()
+# It may reuse addresses, and so listens on a port that whoever started it keeps for it.
+ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
