@@ -138,10 +138,11 @@ class History:
         self, index: int, keys: Sequence[bytes], letters: Sequence[str], now: float
     ) -> None:
         """Keys were offered, some of them in vain; a StoreStatus letter for each says which."""
-        self._count += 1
-        self.refusals.add(
-            Batch(self._count, index, now, Fate.NO_SPACE, PackedKeys(keys), "".join(letters))
-        )
+        if keys:
+            self._count += 1
+            self.refusals.add(
+                Batch(self._count, index, now, Fate.NO_SPACE, PackedKeys(keys), "".join(letters))
+            )
 
 
 @dataclass(frozen=True, slots=True)
