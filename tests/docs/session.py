@@ -67,7 +67,10 @@ class Checkout:
         for folder in (".tools", ".venv", "examples"):
             (directory / folder).mkdir()
             for path in (ROOT / folder).iterdir() if (ROOT / folder).exists() else ():
-                (directory / folder / path.name).symlink_to(path)
+                if (
+                    folder != ".tools" or path.is_dir()
+                ):  # files there are what somebody's commands wrote
+                    (directory / folder / path.name).symlink_to(path)
         for name in COPIED:
             (directory / name).unlink()
             (directory / name).write_text(self.moved((ROOT / name).read_text(encoding="utf-8")))
@@ -109,8 +112,15 @@ class Checkout:
             _end(shell)
         parts = re.split(r"^@@\d+\n", output, flags=re.MULTILINE)[1:]
         typed = [Typed(block, part) for block, part in zip(blocks, parts, strict=False)]
-        assert shell.returncode == 0, f"{typed[-1].block} failed:\n{typed[-1].output}"
+        assert shell.returncode == 0, (
+            f"{typed[-1].block} failed with exit code {shell.returncode}:\n{typed[-1].output}\n{self.logs()}"
+        )
         return typed
+
+    def logs(self) -> str:
+        """The ends of the files that commands wrote instead of printing."""
+        logs = sorted((self.directory / ".tools").glob("*.log"))
+        return "\n".join(f"{log.name} ends with:\n{log.read_text()[-2000:]}" for log in logs)
 
     def _environment(self) -> dict[str, str]:
         return {

@@ -28,20 +28,22 @@ def shown_after(block: Block) -> list[str]:
     return following.text.splitlines()
 
 
-def check(typed: Sequence[Typed]) -> None:
+def check(checkout: Checkout, typed: Sequence[Typed]) -> None:
     for one in typed:
         for line in shown_after(one.block):
-            assert one.shows(line), f"{one.block} does not show {line!r}:\n{one.output}"
+            assert one.shows(line), (
+                f"{one.block} does not show {line!r}:\n{one.output}\n{checkout.logs()}"
+            )
     assert any(shown_after(one.block) for one in typed)
 
 
 def test_a_daemon_and_a_load_run_and_the_daemon_may_go_meanwhile(tmp_path: Path) -> None:
     without = [block for block in typed_blocks() if PROMETHEUS not in block.text]
     with Checkout(tmp_path) as checkout:
-        check(checkout.type(without))
+        check(checkout, checkout.type(without))
 
 
 @pytest.mark.prometheus
 def test_the_whole_page_leads_to_the_figures_of_the_dashboards(tmp_path: Path) -> None:
     with Checkout(tmp_path) as checkout:
-        check(checkout.type(typed_blocks()))
+        check(checkout, checkout.type(typed_blocks()))

@@ -17,4 +17,4 @@ pytestmark = pytest.mark.timeout(LIMIT_S + 20)
 def test_the_example_runs_and_shows_what_the_page_says(tmp_path: Path) -> None:
     commands = [one for one in blocks(PAGE) if one.is_commands and entry_for(one) is None]
     with Checkout(tmp_path) as checkout:
-        check(checkout.type(commands))
+        check(checkout, checkout.type(commands))
