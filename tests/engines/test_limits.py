@@ -154,6 +154,25 @@ def test_more_loads_than_the_daemon_takes_wait_for_their_turn() -> None:
     assert "failed_loads" not in counts
 
 
+def test_a_load_of_many_parts_waits_until_all_fit_and_none_overtakes_it(
+    engine: SimulatedEngine,
+) -> None:
+    long, short = [bytes([first, *PROMPT]) for first in range(2)], bytes([9, *PROMPT[:2]])
+    for prompt in (*long, short):
+        run(engine, prompt)
+    assert engine.pool.reset()
+    engine.half.take_counts()
+    engine.session.faults.max_transfers = 16
+    again = [engine.add(prompt, 0, False) for prompt in (*long, short)]
+    engine.step()
+    engine.step()
+    assert len(engine.session.copies) == 3, "of four"
+    step_until(engine, lambda: all(request.stage is Stage.OVER for request in again))
+    counts = engine.half.take_counts()
+    assert counts["loaded_blocks"] == 5 + 5 + 1
+    assert "failed_loads" not in counts
+
+
 def test_stores_that_do_not_end_leave_room_for_loads() -> None:
     engine = SimulatedEngine(LARGE)
     run(engine, PROMPT)

@@ -155,9 +155,7 @@ class Loads:
                 self._session.cancel(*(each for each in transfers if each is not None))
 
     def send(self, overwritten: Collection[int], step: int, ended_step: int) -> None:
-        """Send those whose blocks nobody reads or writes, until as many transfers are under way as there is room for.
-
-        A load is sent whole, so there may be a few more.
+        """Send those whose blocks nobody reads or writes, as far as there is room; one alone is sent in any case.
 
         Args:
             overwritten: blocks that the workers write in this step.
@@ -175,7 +173,9 @@ class Loads:
                 load.after = step - 1
             if not written.isdisjoint(numbers):
                 load.after = step
-            if room <= 0 or load.after > ended_step or self._blocks.readers(numbers):
+            if room < len(load.parts) and self._running:
+                room = 0  # none behind it overtakes it
+            if not room or load.after > ended_step or self._blocks.readers(numbers):
                 self._waiting.append(load)
             else:
                 for part in load.parts:
