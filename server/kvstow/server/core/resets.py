@@ -5,6 +5,7 @@ from .errors import SpaceInUse
 from .events import SpaceReset
 from .history import Ended
 from .index import BlockIndex
+from .sessions import Session
 from .spaces import Space
 from .types import DropReason, ResetResult, SpaceId, TransferKind, TransferState
 
@@ -31,8 +32,9 @@ def _reset(books: Books, space: Space, now: float, reason: DropReason) -> ResetR
     dropped = space.ready_count
     _retire(books, space, now)
     ended = _abandon_all(books, space, now)
-    for lease in [lease.id for lease in books.leases.values() if lease.space == space.id]:
-        books.void_lease(lease, now)
+    for session in _sessions(books, space):
+        for lease in list(session.leases.values()):
+            books.void_lease(lease, now)
     books.count_dropped(space, reason, dropped)
     space.counters.resets += 1
     space.generation += 1
@@ -66,13 +68,17 @@ def running_before(books: Books, space_id: SpaceId, generation: int) -> tuple[in
 
 
 def _abandon_all(books: Books, space: Space, now: float) -> int:
-    """Abandon every transfer of the space; returns how many ended."""
+    """Abandon every transfer of the space; returns how many ended. Those of ended sessions are abandoned already."""
     ended = 0
-    for transfer in [found for found in books.transfers.values() if found.space == space.id]:
-        books.abandon(transfer, now)
-        if transfer.state is TransferState.ABANDONED:
-            ended += 1
+    for session in _sessions(books, space):
+        for transfer in list(session.transfers.values()):
+            books.abandon(transfer, now)
+            ended += transfer.state is TransferState.ABANDONED
     return ended
+
+
+def _sessions(books: Books, space: Space) -> list[Session]:
+    return [session for session in books.sessions.values() if session.space == space.id]
 
 
 def _retire(books: Books, space: Space, now: float) -> None:
