@@ -87,15 +87,23 @@ def test_what_came_after_a_time_does_not_count(
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=30), st.integers(1, 20))
 def test_only_so_many_keys_are_remembered(sizes: list[int], limit: int) -> None:
     batches = Batches(limit)
-    for number, size in enumerate(sizes):
+    for number, size in enumerate(sizes, start=1):
         batches.add(Batch(number, INDEX, float(number), Fate.STORED, [b""] * size))
     left = batches.all()
-    assert [batch.number for batch in left] == list(range(len(sizes)))[-len(left) :]
+    assert [batch.number for batch in left] == list(range(1, len(sizes) + 1))[-len(left) :]
     counts = [len(batch.keys) for batch in left]
     assert len(left) == 1 or sum(counts) <= limit
     gone = len(sizes) - len(left)
     assert batches.forgotten_at == (left[0].at - 1 if gone else None)
     assert not gone or sum(counts) + sizes[gone - 1] > limit
+
+
+def test_what_is_told_late_is_forgotten_with_what_came_after_it() -> None:
+    batches = Batches(4)
+    for number in (2, 4, 3, 5):
+        batches.add(Batch(number, INDEX, float(number), Fate.STORED, [b"", b""]))
+    assert (batches.forgotten, batches.forgotten_at) == (4, 4.0)
+    assert [batch.number for batch in batches.all()] == [5]
 
 
 def test_only_so_many_batches_are_remembered() -> None:

@@ -180,8 +180,6 @@ class Books:
         """Take a space out that has no session and no block any more."""
         for index in space.indexes:
             index.retired = True  # slots of its last stores may still be loose
-        for each in self.spaces.values():
-            self.counters.accounts.open(each.identity)
         self.counters.accounts.add(space.identity, space.counted())
         del self.spaces[space.id]
         del self.space_ids[space.identity]

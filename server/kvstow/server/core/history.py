@@ -76,21 +76,23 @@ class Batch:
 
 
 class Batches:
-    """Batches, oldest first.
+    """Batches in the order in which they were added.
 
     Args:
         limit: keys that are remembered, but for the newest batch, which always is.
 
     Attributes:
-        forgotten_at: when the newest batch of those happened that are forgotten; None while there are none.
+        forgotten: number of the newest batch of those that are forgotten; 0 while there are none.
+        forgotten_at: when it happened; None while there are none.
     """
 
-    __slots__ = ("_batches", "_key_count", "_limit", "forgotten_at")
+    __slots__ = ("_batches", "_key_count", "_limit", "forgotten", "forgotten_at")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._batches: deque[Batch] = deque()
         self._key_count = 0
+        self.forgotten = 0
         self.forgotten_at: float | None = None
 
     def add(self, batch: Batch) -> None:
@@ -101,11 +103,12 @@ class Batches:
         while len(batches) > 1 and (self._key_count > self._limit or len(batches) > BATCH_LIMIT):
             oldest = batches.popleft()
             self._key_count -= len(oldest.keys)
-            self.forgotten_at = max(oldest.at, self.forgotten_at or oldest.at)
+            if oldest.number > self.forgotten:
+                self.forgotten, self.forgotten_at = oldest.number, oldest.at
 
     def all(self) -> tuple[Batch, ...]:
-        """Those that are remembered."""
-        return tuple(self._batches)
+        """Those that are remembered, but for what was told late: of its keys something newer may be forgotten."""
+        return tuple(each for each in self._batches if each.number > self.forgotten)
 
 
 class History:

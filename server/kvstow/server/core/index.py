@@ -58,7 +58,8 @@ TRANSITIONS: dict[KeyState, dict[Move, KeyState]] = {
     KeyState.WRITING: {Move.PUBLISH: KeyState.READY, Move.ABORT: KeyState.ABSENT},
     KeyState.READY: {Move.EVICT: KeyState.ABSENT},
 }
-"""Every legal move; anything else is a bug of the caller and raises BooksError."""
+"""Every legal move; anything else is a bug of the caller and raises BooksError, `begin` of a key that is there when it is
+published."""
 
 
 class BlockIndex:

@@ -170,6 +170,7 @@ def _space_for(books: Books, identity: Identity) -> Space:
     space = Space(SpaceId(books.serials.next()), identity, indexes, tables)
     books.spaces[space.id] = space
     books.space_ids[identity] = space.id
+    books.counters.accounts.open(identity)
     return space
 
 

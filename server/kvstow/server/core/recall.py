@@ -36,10 +36,11 @@ def recall(
 
 
 def _voided(books: Books) -> list[Batch]:
-    """What the history is told of abandoned stores when their keys are taken out."""
+    """What the history is to be told of abandoned stores when their keys are taken out."""
     parts = chain.from_iterable(found.parts for found in books.transfers.values())
     writings = [part.writing for part in parts if isinstance(part, StorePart)]
     for table in books.pool.tables.values():
         loose = chain.from_iterable(table.backlog.values())
         writings += [each.writing for each in loose if each.writing is not None]
-    return [each.voided for each in writings if each.voided is not None]
+    voided = [each.voided for each in writings if each.voided is not None]
+    return [batch for batch in voided if batch.number > books.pool.history.moves.forgotten]

@@ -106,7 +106,7 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything at one moment; `counters` and `evictions` are copies, `spaces` in the order in which they were made."""
+    """Everything at one moment; `counters` and `evictions` are copies."""
 
     extent_bytes: int
     extents: int

@@ -135,8 +135,8 @@ class Space:
 class Accounts:
     """What spaces have counted together, by account: exact, and bounded however many spaces there ever were.
 
-    What is on an account only rises, so no tenant and model may come to another one later: whoever opens accounts names
-    spaces in the order in which they were made.
+    What is on an account only rises, so no tenant and model may come to another one later: each gets its own when its first
+    space is made.
     """
 
     sums: dict[Account, SpaceCounters] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """The keys of one group in one generation that are WRITING, and which store writes each.
 
-A key stands with the number of its store, not with the store: the garbage collector walks no dictionary that has only bytes and
-numbers in it, though it walks every list and every new tuple. And the keys are kept in chapters, because one large dictionary
+A key stands with the number of its store, not with the store: before Python 3.14 the garbage collector walks no dictionary that
+has only bytes and numbers in it, though it walks every list and every new tuple. And the keys are kept in chapters, because one large dictionary
 that grows stalls its caller for longer than a request may take.
 """
 
