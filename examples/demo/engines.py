@@ -16,6 +16,9 @@ from typing import Any
 PATIENCE_S = 600.0
 """Longer than anything takes on a slow machine; reached only when something is broken."""
 
+BUDGET_S = 60.0
+"""For what engines ask of the daemon: the demo shows what comes back, not what an engine does that does not wait for it."""
+
 
 class EngineBroken(Exception):
     """An engine ended, fell silent, or said that something cannot be done."""
@@ -63,7 +66,7 @@ class EngineProcess:
         self.session = 0
         self.memory = Path()
         self.block_bytes = 0
-        command = [sys.executable, "-m", "examples.engine.serve"]
+        command = [sys.executable, "-m", "examples.engine.serve", f"--budget={BUDGET_S}"]
         self._process = subprocess.Popen(
             [*command, "--name", name, "--model", model, "--daemon", target],
             stdin=subprocess.PIPE,

@@ -27,6 +27,9 @@ from examples.engine.prefix import BLOCK_TOKENS, blocks_for, chain_hashes
 from examples.engine.request import Answer, Request, TooLong
 from examples.engine.weights import Weights
 
+COPY_BUDGET_S = 5.0
+"""Seconds that a request waits for a copy, if the engine's maker says nothing else."""
+
 
 @dataclass(slots=True)
 class _Sequence:
@@ -64,7 +67,7 @@ class Engine:
         memory: KvMemory,
         external: ExternalCache | None = None,
         *,
-        copy_budget_s: float = 5.0,
+        copy_budget_s: float = COPY_BUDGET_S,
     ) -> None:
         self.allocator = BlockAllocator(memory.layout.block_count)
         self._context_tokens = weights.architecture.context_tokens

@@ -24,12 +24,12 @@ from dataclasses import asdict
 from typing import Any
 
 from examples.engine.blocks import OutOfBlocks
-from examples.engine.engine import Engine
+from examples.engine.engine import COPY_BUDGET_S, Engine
 from examples.engine.memory import KvLayout, KvMemory
 from examples.engine.models import ModelName, open_model
 from examples.engine.package import WeightsMissing
 from examples.engine.request import Request, TooLong
-from examples.engine.stow import BUDGETS, StowCache, open_session
+from examples.engine.stow import BUDGET_S, StowCache, budgets, open_session
 from examples.engine.text import ChatTokenizer
 from kvstow.client import Callbacks, Client, KvstowError, Session
 
@@ -58,13 +58,15 @@ def _start(options: argparse.Namespace, stack: ExitStack) -> "Server":
     block_count = CACHE_BYTES // KvLayout.for_model(weights.architecture, 1).size_bytes
     memory = KvMemory(KvLayout.for_model(weights.architecture, block_count))
     stack.callback(memory.close)
-    client = Client(options.daemon, BUDGETS)
+    client = Client(options.daemon, budgets(options.budget))
     stack.callback(client.close)
     events: Counter[str] = Counter()
     callbacks = Callbacks(on_event=lambda event: events.update([type(event).__name__]))
     session = open_session(client, weights, memory, options.name, callbacks)
     stack.callback(session.close)
-    engine = Engine(weights, memory, StowCache(session), copy_budget_s=BUDGETS.transfer_s)
+    engine = Engine(
+        weights, memory, StowCache(session), copy_budget_s=max(options.budget, COPY_BUDGET_S)
+    )
     engine.warm_up()
     _say(
         "ready",
@@ -157,6 +159,9 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument("--model", type=ModelName, default=ModelName.SMOLLM2)
     parser.add_argument("--daemon", default="", help="unix:/path/of/the/socket or host:port")
     parser.add_argument("--name", default=f"engine-{os.getpid()}", help="for people")
+    parser.add_argument(
+        "--budget", type=float, default=BUDGET_S, help="seconds that an answer is waited for"
+    )
     return parser.parse_args()
 
 

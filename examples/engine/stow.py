@@ -34,10 +34,17 @@ from kvstow.client import (
     Unreachable,
 )
 
-BUDGETS = Budgets(lookup_s=60.0, transfer_s=60.0, control_s=60.0)
-"""Prefill takes seconds where this engine runs, and longer where the machine is busy: a hit is worth waiting for."""
+BUDGET_S = 0.5
+"""Seconds for a lookup or a transfer: prefill takes seconds where this engine runs, so a hit is worth waiting for."""
+
 
 _log = logging.getLogger(__name__)
+
+
+def budgets(seconds: float) -> Budgets:
+    """Wait so long for a lookup or a transfer, and for a session at least as long as clients do."""
+    control_s = max(seconds, Budgets().control_s)
+    return Budgets(lookup_s=seconds, transfer_s=seconds, control_s=control_s)
 
 
 def open_session(
