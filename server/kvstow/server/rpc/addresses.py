@@ -1,13 +1,13 @@
-"""Whether a TCP address can be listened on. gRPC would say why not in lines of its own log only. Any thread may ask."""
+"""Whether a TCP address can be bound. gRPC would say why not in lines of its own log only. Any thread may ask."""
 
 import socket
 
 
 def check_free(address: str) -> None:
-    """Listen there for an instant.
+    """Bind it for an instant.
 
     Args:
-        address: host and port. One of the addresses that the host stands for is enough, as it is for gRPC.
+        address: host and port; one of the addresses that the host stands for is enough.
 
     Raises:
         OSError: the address is taken, or is none of this machine.
