@@ -255,9 +255,8 @@ class FaultyDevice:
         return chosen
 
     def _go_on(self, released: Sequence[HeldCopy]) -> None:
-        with (
-            ExitStack() as leaving
-        ):  # all go on, also behind one that the inner device breaks down at
+        # All go on, also behind one that the inner device breaks down at.
+        with ExitStack() as leaving:
             for held in reversed(released):
                 leaving.callback(self._hand_on, held.copy)
 
