@@ -9,7 +9,7 @@ import pytest
 
 from core.engines import Engine, key, make_ledger
 from kvstow.server.core.errors import BooksError
-from kvstow.server.core.history import Batch
+from kvstow.server.core.history import Batch, PackedKeys
 from kvstow.server.core.transfers import StorePart
 from kvstow.server.core.types import Fate
 from kvstow.server.core.writing import CHAPTER_LIMIT, WritingKeys
@@ -64,6 +64,15 @@ def test_a_void_key_in_one_chapter_is_begun_in_another() -> None:
     assert not void.chapter
     writing.end(again, [key(7)])
     assert writing.count == 0
+
+
+def test_what_is_remembered_of_forgotten_keys_is_in_one_piece() -> None:
+    writing = WritingKeys()
+    void = writing.begin(blocks([1, 2, 3]))
+    writing.void(void, ABANDONED)
+    remembered = writing.forget(void, 2)
+    assert [*remembered.keys] == [key(2), key(3)]
+    assert isinstance(remembered.keys, PackedKeys)
 
 
 def test_a_store_does_not_end_what_another_one_writes() -> None:

@@ -37,7 +37,8 @@ def recall(
 
 def _voided(books: Books) -> list[Batch]:
     """What the history is to be told of abandoned stores when their keys are taken out."""
-    parts = chain.from_iterable(found.parts for found in books.transfers.values())
+    abandoned = (found for found in books.transfers.values() if found.abandoned)
+    parts = chain.from_iterable(found.parts for found in abandoned)
     writings = [part.writing for part in parts if isinstance(part, StorePart)]
     for table in books.pool.tables.values():
         loose = chain.from_iterable(table.backlog.values())
