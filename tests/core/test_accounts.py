@@ -133,3 +133,12 @@ def test_the_first_models_have_accounts_whatever_goes_and_comes_back(
                 ledger.drop_space(space, now=9.0)
             found = counted(ledger)
             assert {account: sums.lookups for account, sums in found.items()} == expected
+
+
+def test_a_snapshot_does_not_change_when_a_space_goes() -> None:
+    ledger = make_ledger(4)
+    space = look(ledger)
+    before = ledger.snapshot(now=0.0).counters.accounts
+    ledger.drop_space(space, now=0.0)
+    assert before.sums[OWN].lookups == 0
+    assert ledger.snapshot(now=0.0).counters.accounts.sums[OWN].lookups == 1

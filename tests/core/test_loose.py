@@ -1,5 +1,7 @@
 """What a call gives back of what has come loose: its own, and of others only what a store needs."""
 
+import pytest
+
 from core.engines import SLOT_BYTES, Engine, identity, key, make_ledger
 from kvstow.server.core.books import Limits
 from kvstow.server.core.ledger import Ledger
@@ -70,6 +72,37 @@ def test_a_store_waits_for_few_of_the_holds_of_an_ended_generation() -> None:
     assert loose_count(ledger) == leases
 
 
+def test_a_store_does_not_look_through_an_ended_generation_that_is_mostly_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hold that is given back frees a slot as well as an entry that nobody held, and may do so earlier."""
+    monkeypatch.setattr("kvstow.server.core.pool.TIGHTEN_LIMIT", 1)
+    monkeypatch.setattr("kvstow.server.core.index.DRAIN_LIMIT", 1)
+    ledger = make_ledger(8, limits=SWEPT_LATER)
+    engine = Engine(ledger)
+    engine.store([7])
+    engine.store(range(7))
+    engine.hold(range(7))
+    engine.reset()
+    assert loose_count(ledger) == 7
+    assert engine.store([10]) == "A"
+    assert loose_count(ledger) == 6
+
+
+def test_a_block_was_last_used_when_its_hold_ended_not_when_that_was_given_back() -> None:
+    ledger = make_ledger(4, limits=SWEPT_LATER)
+    engine = Engine(ledger)
+    engine.store([1])
+    engine.release(engine.hold([1]))
+    ended_at = engine.now
+    while ledger.sweep():
+        ledger.check()
+    (table,) = ledger._books.pool.tables.values()
+    (slot,) = table.policy.order()
+    assert table.last_use(slot) == ended_at
+    assert table.extents[0].used_at == ended_at
+
+
 def test_a_store_waits_for_the_loose_slots_of_its_own_size_first() -> None:
     ledger = make_ledger(8, extent_bytes=4 * SLOT_BYTES, limits=SWEPT_LATER)
     large = identity("large", block_bytes=(2 * SLOT_BYTES,))
@@ -83,6 +116,10 @@ def test_a_store_waits_for_the_loose_slots_of_its_own_size_first() -> None:
     assert loose_count(ledger) == 4
     assert Engine(ledger, large).store([7]) == "A"
     assert loose_count(ledger) == 2
+    assert {table.slot_bytes: table.held for table in ledger.snapshot(now=0.0).tables} == {
+        SLOT_BYTES: 2,
+        2 * SLOT_BYTES: 0,
+    }
 
 
 def test_a_store_does_not_wait_for_holds_without_end() -> None:
