@@ -205,3 +205,11 @@ def blocks_of(offer: tuple[list[int], ...]) -> list[Block]:
 
 TestGroupHistory = GroupHistory.TestCase
 TestGroupHistory.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
+
+
+def test_accepted_blocks_with_gaps_keep_their_place_behind_those_of_other_groups() -> None:
+    engine = Engine(make_ledger(9), identity(block_bytes=(SLOT_BYTES, SLOT_BYTES)))
+    engine.store([], [2])
+    plan = engine.begin_store([1, 2], [1, 2, 3])
+    assert plan.statuses == "AAASA"
+    assert [[*copies.positions] for copies in plan.copies] == [[0, 1], [2, 4]]

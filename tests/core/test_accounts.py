@@ -142,3 +142,13 @@ def test_a_snapshot_does_not_change_when_a_space_goes() -> None:
     ledger.drop_space(space, now=0.0)
     assert before.sums[OWN].lookups == 0
     assert ledger.snapshot(now=0.0).counters.accounts.sums[OWN].lookups == 1
+
+
+def test_a_block_that_two_loads_could_not_read_is_dropped_once() -> None:
+    ledger = make_ledger(4)
+    engine = Engine(ledger)
+    engine.store([1])
+    first, second = engine.begin_load([1]), engine.begin_load([1])
+    engine.finish(first, 0)
+    engine.finish(second, 0)
+    assert counted(ledger)[OWN].dropped == {DropReason.FAILED_LOAD: 1}

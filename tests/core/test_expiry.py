@@ -33,3 +33,20 @@ def test_sessions_whose_grace_ends_together_end_one_after_the_other() -> None:
     ledger.check()
     assert ended == [(engines[0].session,), (engines[1].session,), ()]
     assert ledger.next_deadline() is None
+
+
+def test_what_expired_leases_leave_is_swept_at_once() -> None:
+    ledger = make_ledger(4, limits=Limits(max_tightened=1))
+    engine = Engine(ledger)
+    engine.store([1, 2])
+    engine.hold([1, 2])
+    due = ledger.next_deadline()
+    assert due is not None
+    ledger.expire(now=due)
+    assert ledger.next_deadline() == due
+    ledger.expire(now=due)
+    assert (
+        ledger.next_deadline() is None
+    )  # once: whoever is reminded goes on until nothing is left
+    assert ledger.sweep()
+    assert not ledger.sweep()
