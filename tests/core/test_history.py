@@ -113,6 +113,14 @@ def test_only_so_many_batches_are_remembered() -> None:
     assert len(batches.all()) == BATCH_LIMIT
 
 
+def test_to_forget_what_was_told_late_makes_nothing_newer_known_again() -> None:
+    batches = Batches(1)
+    for number in (5, 3, 7):
+        batches.add(Batch(number, INDEX, float(number), Fate.STORED, [b""]))
+    assert [batch.number for batch in batches.all()] == [7]
+    assert (batches.forgotten, batches.forgotten_at) == (5, 5.0)
+
+
 def test_refusals_push_out_no_moves() -> None:
     history = History(4)
     history.add(INDEX, Fate.EVICTED, [key(1)], 0.0)
