@@ -71,7 +71,7 @@ class WritingKeys:
         return False
 
     def begin(self, blocks: Mapping[bytes, int]) -> Writing:
-        """A store writes these blocks; the caller has asked whether the key of one is WRITING. If so, `end` finds it."""
+        """A store writes these blocks; the caller has asked whether the key of one is WRITING. If so, `publish` finds it."""
         self._last_number += 1
         begun = Writing(blocks, self._last_number, self._chapter(), len(blocks))
         begun.chapter.update(dict.fromkeys(blocks, begun.number))
