@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from kvstow.server.device.base import DeviceError, Direction
 from kvstow.server.device.kernel import (
     LIBRARY,
     CopyKernel,
+    Fetch,
     Memory,
     NativeKernel,
     NumpyKernel,
@@ -29,7 +31,13 @@ from kvstow.server.device.kernel import (
 )
 
 PAGE = mmap.PAGESIZE
-KERNELS = [pytest.param(lambda: NativeKernel(LIBRARY), marks=native), NumpyKernel]
+KERNELS = [
+    *(
+        pytest.param(partial(NativeKernel, LIBRARY, fetch=fetch), marks=native, id=fetch.name)
+        for fetch in Fetch
+    ),
+    NumpyKernel,
+]
 
 
 def spans_of(rows: list[tuple[int, int, int]], region: list[int] | None = None) -> Spans:
@@ -167,3 +175,20 @@ def test_a_broken_library_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(DeviceError, match=f"cannot load {library}"):
         NativeKernel(library)
+
+
+@pytest.mark.parametrize("fast", Fetch)
+def test_what_is_faster_on_this_processor_is_taken(
+    monkeypatch: pytest.MonkeyPatch, fast: Fetch
+) -> None:
+    """On a machine on which a copy takes three times as long now and then, whichever way it is made."""
+    now, calls = 0, 0
+
+    def copy_spans(*arguments: int) -> None:
+        nonlocal now, calls
+        calls += 1
+        now += (2 if arguments[-1] == fast else 3) * (1 if calls % 3 == 0 else 3)
+
+    monkeypatch.setattr(kernel_module, "_load", lambda _: copy_spans)
+    monkeypatch.setattr(kernel_module.time, "perf_counter_ns", lambda: now)
+    assert kernel_module._fastest_fetch.__wrapped__(LIBRARY) is fast

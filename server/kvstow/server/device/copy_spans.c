@@ -59,29 +59,46 @@ static void stream_line(char *target, const char *source)
     _mm_stream_si128(to + 3, d);
 }
 
+/* Fetches a line ahead: to be used once, or into the second-level cache. Neither faults. */
+static inline void fetch_line(const char *source, int keep)
+{
+    if (keep)
+        _mm_prefetch(source, _MM_HINT_T1);
+    else
+        _mm_prefetch(source, _MM_HINT_NTA);
+}
+
 /* Stores past the caches: the lines written are not read first, and what others keep in the caches stays there.
  * The processor's own prefetching begins anew with every span, which is why `next`, the source of the span after this
- * one, is fetched ahead from here. A prefetch never faults. */
-static void stream(char *target, const char *source, size_t length, const char *next)
+ * one, is fetched ahead from here. */
+static inline void stream_lines(char *target, const char *source, size_t length, const char *next, int keep)
 {
     size_t done = -(uintptr_t)target % LINE;
     memcpy(target, source, done);
     for (; done + AHEAD <= length; done += LINE) {
-        _mm_prefetch(source + done + AHEAD, _MM_HINT_NTA);
+        fetch_line(source + done + AHEAD, keep);
         stream_line(target + done, source + done);
     }
     for (; done + LINE <= length; done += LINE) {
-        _mm_prefetch(next + (done + AHEAD - length), _MM_HINT_NTA);
+        fetch_line(next + (done + AHEAD - length), keep);
         stream_line(target + done, source + done);
     }
     memcpy(target + done, source + done, length - done);
 }
 
+static void stream(char *target, const char *source, size_t length, const char *next, int keep)
+{
+    if (keep)
+        stream_lines(target, source, length, next, 1);
+    else
+        stream_lines(target, source, length, next, 0);
+}
+
 static void fence(void) { _mm_sfence(); }
 #else
-static void stream(char *target, const char *source, size_t length, const char *next)
+static void stream(char *target, const char *source, size_t length, const char *next, int keep)
 {
-    (void)next;
+    (void)next, (void)keep;
     memcpy(target, source, length);
 }
 
@@ -89,10 +106,10 @@ static void fence(void) {}
 #endif
 
 /* Copies the spans first, first + 1, ... count - 1; those of stream_from bytes and more (at least AHEAD) bypass the
- * caches. Returns count, or the index of the span whose memory faulted: the ones before it were copied, those behind
+ * caches; `keep` is how these are fetched ahead, see fetch_line. Returns count, or the index of the span whose memory faulted: the ones before it were copied, those behind
  * it were not touched. The bytes are visible to every thread and process when it returns. */
 int64_t copy_spans(int64_t first, int64_t count, const uint64_t *targets, const uint64_t *sources,
-                   const int64_t *lengths, int64_t stream_from)
+                   const int64_t *lengths, int64_t stream_from, int64_t keep)
 {
     sigjmp_buf here;
     volatile int64_t index = first;
@@ -104,7 +121,7 @@ int64_t copy_spans(int64_t first, int64_t count, const uint64_t *targets, const 
             size_t length = (size_t)lengths[index];
             int64_t next = index + 1 < count ? index + 1 : index;
             if (lengths[index] >= stream_from)
-                stream(target, source, length, (const char *)(uintptr_t)sources[next]);
+                stream(target, source, length, (const char *)(uintptr_t)sources[next], keep != 0);
             else
                 memcpy(target, source, length);
         }
