@@ -11,11 +11,11 @@ is the ledger's business.
 import ctypes
 import functools
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Protocol
 
 import numpy as np
@@ -206,9 +206,9 @@ def _fastest_fetch(library: Path) -> Fetch:
     addresses = [column.ctypes.data for column in (target, source, length)]
 
     def took_ns(fetch: Fetch) -> int:
-        began = time.perf_counter_ns()
+        began = perf_counter_ns()
         copy_spans(0, count, *addresses, STREAM_FROM_BYTES, fetch)
-        return time.perf_counter_ns() - began
+        return perf_counter_ns() - began
 
     rounds = [{fetch: took_ns(fetch) for fetch in Fetch} for _ in range(PROBE_ROUNDS)]
     return min(Fetch, key=lambda fetch: min(took[fetch] for took in rounds))
