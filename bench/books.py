@@ -8,6 +8,7 @@ processor away in the middle of a call, and that is not the ledger's doing.
 import gc
 import resource
 import time
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,7 +77,8 @@ class CallTimes:
     """
 
     def __init__(self) -> None:
-        self.calls: dict[str, list[int]] = defaultdict(list)
+        # The collector, which is timed as well, would walk lists of numbers.
+        self.calls: dict[str, array[int]] = defaultdict(partial(array, "q"))
         self.longest: dict[str, Longest] = {}
         self._collection_began = (0, 0)
 
