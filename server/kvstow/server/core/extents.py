@@ -10,6 +10,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+_NONE = array("q")
+"""No slots: most extents never have dirty ones, and thousands of empty arrays take the garbage collector long to walk."""
+
 UNUSED = float("-inf")
 """Before every moment: an extent without blocks is colder than any other."""
 
@@ -34,7 +37,6 @@ class Extent:
         busy_count: slots that are held, taken or being zeroed, and one for a dirty tail: an extent with any of these cannot be
             reclaimed.
         used_at: when a slot of it was last stored or read, in seconds of the caller's clock; UNUSED if all are free.
-        uses: when each slot was last used, by position; of a free one it means nothing.
     """
 
     __slots__ = (
@@ -48,7 +50,6 @@ class Extent:
         "stained_count",
         "stains",
         "used_at",
-        "uses",
     )
 
     def __init__(self, number: int, place: int, slot_count: int, *, stained: bool = False) -> None:
@@ -57,18 +58,17 @@ class Extent:
         self.number = number
         self.place = place
         self.shift = (number - place) * slot_count
-        self.free, self.dirty = (array("q"), slots) if stained else (slots, array("q"))
+        self.free, self.dirty = (array("q"), slots) if stained else (slots, _NONE)
         self.stains = bytearray([stained]) * slot_count
         self.stained_count = slot_count if stained else 0
         self.dirty_tail = stained
         self.busy_count = int(stained)
         self.used_at = UNUSED
-        self.uses = array("d", bytes(8 * slot_count))
 
     @property
     def slot_count(self) -> int:
         """How many slots it has."""
-        return len(self.uses)
+        return len(self.stains)
 
     @property
     def free_count(self) -> int:
@@ -92,7 +92,8 @@ class Extent:
         """Slots, rising, are free again, or dirty if they are stained."""
         if self.stained_count:
             first = self.place * self.slot_count
-            self.dirty.extend(slot for slot in reversed(slots) if self.stains[slot - first])
+            dirty = [slot for slot in reversed(slots) if self.stains[slot - first]]
+            self.dirty = self.dirty + array("q", dirty) if dirty else self.dirty
             slots = [slot for slot in slots if not self.stains[slot - first]]
         self.free.extend(reversed(slots))
 
@@ -104,16 +105,6 @@ class Extent:
         """Slots are not stained any more."""
         if self.stained_count:
             self._mark(slots, 0)
-
-    def use(self, slots: Sequence[int], now: float) -> None:
-        """Some of its slots, rising, are used."""
-        first = self.place * self.slot_count
-        start, end = slots[0] - first, slots[-1] - first + 1
-        if end - start == len(slots):
-            self.uses[start:end] = array("d", (now,)) * len(slots)
-        else:
-            for slot in slots:
-                self.uses[slot - first] = now
 
     def _mark(self, slots: Sequence[int], stained: int) -> None:
         first = self.place * self.slot_count

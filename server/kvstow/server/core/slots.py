@@ -39,7 +39,7 @@ class SlotTable:
 
     Attributes:
         keys, owners: per slot, the key and the index in which it is READY; None while it is in none.
-        holds: per slot, leases and running loads that read it.
+        holds, uses: per slot, leases and running loads that read it, and when it was last used; not of a free one.
         free: those that are free.
         busy_count: slots that are held, taken or being zeroed.
         extents: by place.
@@ -60,6 +60,7 @@ class SlotTable:
         "policy",
         "slot_bytes",
         "slots_per_extent",
+        "uses",
     )
 
     def __init__(self, slot_bytes: int, slots_per_extent: int, policy: EvictionPolicy) -> None:
@@ -69,6 +70,7 @@ class SlotTable:
         self.keys: list[bytes | None] = []
         self.owners: list[BlockIndex | None] = []
         self.holds: list[int] = []
+        self.uses = array("d")
         self.free = FreeSlots()
         self.busy_count = 0
         self.extents: dict[int, Extent] = {}
@@ -123,8 +125,7 @@ class SlotTable:
         for extent, found in self.free.take(count):
             self._enter_busy(extent, len(found))
             taken += found
-        taken.sort()
-        return taken
+        return sorted(taken)
 
     def stain(self, slots: Sequence[int]) -> None:
         """A store takes these slots whose blocks are to be zeroed when they have left."""
@@ -220,16 +221,15 @@ class SlotTable:
 
     def touch(self, slots: Sequence[int], now: float, *, used: bool) -> None:
         """READY slots were asked for (`used`) or offered again; those that are held are warm anyway."""
-        holds = self.holds
+        holds, uses = self.holds, self.uses
         touched = [slot for slot in slots if not holds[slot]]
-        for extent, run in by_extent(self.extents, touched):
-            extent.use(run, now)
+        for slot in touched:
+            uses[slot] = now
         (self.policy.touch if used else self.policy.refresh)(touched)
 
     def last_use(self, slot: int) -> float:
         """When a READY slot without a hold was stored, read, asked for or offered again."""
-        place, position = divmod(slot, self.slots_per_extent)
-        return self.extents[place].uses[position]
+        return self.uses[slot]
 
     def orphan(self, slots: Iterable[int]) -> Sequence[bytes]:
         """Held slots of one index leave it if they are in it still, free once their readers have ended; returns their keys."""
@@ -275,6 +275,7 @@ class SlotTable:
         self.keys.extend([None] * self.slots_per_extent)
         self.owners.extend([None] * self.slots_per_extent)
         self.holds.extend([0] * self.slots_per_extent)
+        self.uses.extend([0.0] * self.slots_per_extent)
         self.policy.grow(len(self.holds))
         return len(self.holds) // self.slots_per_extent - 1
 
@@ -287,11 +288,12 @@ class SlotTable:
         for extent, run in by_extent(self.extents, slots):
             extent.busy_count -= len(run)
             extent.used_at = max(extent.used_at, used_at)
-            extent.use(run, used_at)
             if unstain:
                 extent.unstain(run)
             self.idle_count += not extent.busy_count
         self.busy_count -= len(slots)
+        for slot in slots:
+            self.uses[slot] = used_at
 
     def _push_free(self, slots: Sequence[int]) -> None:
         for extent, run in by_extent(self.extents, slots):
