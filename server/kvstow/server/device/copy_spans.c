@@ -86,6 +86,7 @@ static inline void stream_lines(char *target, const char *source, size_t length,
     memcpy(target + done, source + done, length - done);
 }
 
+/* The hint is part of the instruction, so each has its own loops. */
 static void stream(char *target, const char *source, size_t length, const char *next, int keep)
 {
     if (keep)
@@ -106,8 +107,9 @@ static void fence(void) {}
 #endif
 
 /* Copies the spans first, first + 1, ... count - 1; those of stream_from bytes and more (at least AHEAD) bypass the
- * caches; `keep` is how these are fetched ahead, see fetch_line. Returns count, or the index of the span whose memory faulted: the ones before it were copied, those behind
- * it were not touched. The bytes are visible to every thread and process when it returns. */
+ * caches, and `keep` says how these are fetched ahead, see fetch_line. Returns count, or the index of the span whose
+ * memory faulted: the ones before it were copied, those behind it were not touched. The bytes are visible to every
+ * thread and process when it returns. */
 int64_t copy_spans(int64_t first, int64_t count, const uint64_t *targets, const uint64_t *sources,
                    const int64_t *lengths, int64_t stream_from, int64_t keep)
 {
