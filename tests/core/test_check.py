@@ -1,5 +1,6 @@
 """What `check` finds: books that are right are made wrong in one place, for each place that it looks at."""
 
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -125,7 +126,8 @@ def hold_once_more(books: Books) -> None:
 
 
 def free_what_is_stored(books: Books) -> None:
-    extent_of(books, 3).free.append(slot_of(books, 3))
+    extent = extent_of(books, 3)
+    extent.free = array("q", [slot_of(books, 3)])
 
 
 def count_a_busy_slot(books: Books) -> None:

@@ -54,6 +54,16 @@ def test_slots_that_come_back_are_handed_out_in_order_again(table: SlotTable) ->
     assert table.take(5) == [0, 1, 2, 4, 5]
 
 
+def test_extents_that_have_no_free_slot_share_one_empty_array(table: SlotTable) -> None:
+    first, second = table.extents.values()
+    taken = table.take(8)
+    assert first.free is second.free is first.dirty is second.dirty
+    table.give_back(taken[:1])
+    assert (first.free_count, second.free_count) == (1, 0)
+    assert table.take(1) == taken[:1]
+    assert first.free is second.free
+
+
 def test_the_life_of_a_slot(table: SlotTable) -> None:
     assert counts(table) == (8, 0, 0)
     index, slots = fill(table, 2)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _NONE = array("q")
-"""No slots: most extents never have dirty ones, and thousands of empty arrays take the garbage collector long to walk."""
+"""No slots, of all extents that have none: thousands of empty arrays would take the garbage collector long to walk."""
 
 UNUSED = float("-inf")
 """Before every moment: an extent without blocks is colder than any other."""
@@ -58,7 +58,7 @@ class Extent:
         self.number = number
         self.place = place
         self.shift = (number - place) * slot_count
-        self.free, self.dirty = (array("q"), slots) if stained else (slots, _NONE)
+        self.free, self.dirty = (_NONE, slots) if stained else (slots, _NONE)
         self.stains = bytearray([stained]) * slot_count
         self.stained_count = slot_count if stained else 0
         self.dirty_tail = stained
@@ -80,12 +80,14 @@ class Extent:
         chosen = self.free or self.dirty
         found = chosen[-count:].tolist()
         del chosen[-count:]
+        self._share_none()
         return found
 
     def take_dirty(self, count: int) -> list[int]:
         """Take out up to `count` dirty slots, rising."""
         found = sorted(self.dirty[-count:])
         del self.dirty[-count:]
+        self._share_none()
         return found
 
     def push(self, slots: Sequence[int]) -> None:
@@ -95,7 +97,9 @@ class Extent:
             dirty = [slot for slot in reversed(slots) if self.stains[slot - first]]
             self.dirty = self.dirty + array("q", dirty) if dirty else self.dirty
             slots = [slot for slot in slots if not self.stains[slot - first]]
-        self.free.extend(reversed(slots))
+        if slots:
+            self.free = self.free or array("q")
+            self.free.extend(reversed(slots))
 
     def stain(self, slots: Sequence[int]) -> None:
         """Slots are stained from now on."""
@@ -105,6 +109,9 @@ class Extent:
         """Slots are not stained any more."""
         if self.stained_count:
             self._mark(slots, 0)
+
+    def _share_none(self) -> None:
+        self.free, self.dirty = self.free or _NONE, self.dirty or _NONE
 
     def _mark(self, slots: Sequence[int], stained: int) -> None:
         first = self.place * self.slot_count

@@ -1,47 +1,30 @@
 """Why a key is missing: the batches in which keys lately came and went, and the search in them.
 
-Keeping them costs one entry for each batch, and its keys in one piece: nothing that the garbage collector walks, and nothing
-that takes long to free. The oldest batches are forgotten when there are too many keys or batches. A batch never changes, so
-references to all of them are copied under the lock, and searched without it.
+A batch is kept as a record of numbers, strings and bytes, its keys in one piece: the garbage collector stops walking such a
+record when it has met it once, and it does not take long to free. The oldest batches are forgotten when there are too many keys
+or batches. A record never changes, so references to all of them are copied under the lock, and searched without it.
 """
 
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import TypeAlias
 
 from .types import Fate, KeyFate, StoreStatus
 
 BATCH_LIMIT = 1 << 14
 """Batches of one history, however few keys they have: as many references are copied when somebody asks."""
 
+Record: TypeAlias = tuple[int, int, float, str, int, bytes, str]
+"""A batch as it is kept: number, index, when, value of the fate, how many keys, the keys in one piece, letters."""
+
 _REFUSED = {
     StoreStatus.NO_SPACE.value: Fate.NO_SPACE,
     StoreStatus.NOT_ADMITTED.value: Fate.NOT_ADMITTED,
 }
-
-
-class PackedKeys:
-    """Keys of one length, in one piece of memory.
-
-    Args:
-        keys: at least one.
-    """
-
-    __slots__ = ("_bytes", "_count")
-
-    def __init__(self, keys: Collection[bytes]) -> None:
-        self._bytes = b"".join(keys)
-        self._count = len(keys)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[bytes]:
-        size = len(self._bytes) // self._count
-        return (self._bytes[at : at + size] for at in range(0, len(self._bytes), size))
-
-    def __contains__(self, key: object) -> bool:
-        return any(each == key for each in self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +47,19 @@ class Batch:
     keys: Collection[bytes]
     letters: str = ""
 
+    def record(self, keys: Collection[bytes]) -> Record:
+        """To be kept of it, and of these of its keys, all of one length."""
+        joined = b"".join(keys)
+        return self.number, self.index, self.at, self.fate.value, len(keys), joined, self.letters
+
+    @classmethod
+    def recalled(cls, record: Record) -> "Batch":
+        """What was recorded."""
+        number, index, at, fate, count, joined, letters = record
+        size = len(joined) // count
+        keys = [joined[start : start + size] for start in range(0, len(joined), size)]
+        return cls(number, index, at, Fate(fate), keys, letters)
+
     def fates(self, asked: set[bytes]) -> Mapping[bytes, Fate]:
         """What became of those of the keys asked for that are in it."""
         found = asked.intersection(self.keys)
@@ -73,6 +69,9 @@ class Batch:
         return {
             key: _REFUSED[letter] for key, letter in letters if key in found and letter in _REFUSED
         }
+
+
+_number, _index, _key_count = itemgetter(0), itemgetter(1), itemgetter(4)
 
 
 class Batches:
@@ -86,29 +85,30 @@ class Batches:
         forgotten_at: when it happened; None while there are none.
     """
 
-    __slots__ = ("_batches", "_key_count", "_limit", "forgotten", "forgotten_at")
+    __slots__ = ("_key_count", "_limit", "_records", "forgotten", "forgotten_at")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._batches: deque[Batch] = deque()
+        self._records: deque[Record] = deque()
         self._key_count = 0
         self.forgotten = 0
         self.forgotten_at: float | None = None
 
-    def add(self, batch: Batch) -> None:
-        """Remember a batch."""
-        self._batches.append(batch)
-        self._key_count += len(batch.keys)
-        batches = self._batches
-        while len(batches) > 1 and (self._key_count > self._limit or len(batches) > BATCH_LIMIT):
-            oldest = batches.popleft()
-            self._key_count -= len(oldest.keys)
-            if oldest.number > self.forgotten:
-                self.forgotten, self.forgotten_at = oldest.number, oldest.at
+    def add(self, record: Record) -> None:
+        """Remember a batch that has keys."""
+        records = self._records
+        records.append(record)
+        self._key_count += _key_count(record)
+        while len(records) > 1 and (self._key_count > self._limit or len(records) > BATCH_LIMIT):
+            oldest = records.popleft()
+            self._key_count -= _key_count(oldest)
+            number, _, at, *_ = oldest
+            if number > self.forgotten:
+                self.forgotten, self.forgotten_at = number, at
 
-    def all(self) -> tuple[Batch, ...]:
+    def all(self) -> tuple[Record, ...]:
         """Those that are remembered, but for what was told late: of its keys something newer may be forgotten."""
-        return tuple(each for each in self._batches if each.number > self.forgotten)
+        return tuple(each for each in self._records if _number(each) > self.forgotten)
 
 
 class History:
@@ -135,7 +135,7 @@ class History:
     def add(self, index: int, fate: Fate, keys: Collection[bytes], now: float) -> None:
         """Keys of the index with this serial number shared a fate."""
         if keys:
-            self.moves.add(self.batch(index, fate, PackedKeys(keys), now))
+            self.moves.add(self.batch(index, fate, keys, now).record(keys))
 
     def refuse(
         self, index: int, keys: Sequence[bytes], letters: Sequence[str], now: float
@@ -143,9 +143,8 @@ class History:
         """Keys were offered, some of them in vain; a StoreStatus letter for each says which."""
         if keys:
             self._count += 1
-            self.refusals.add(
-                Batch(self._count, index, now, Fate.NO_SPACE, PackedKeys(keys), "".join(letters))
-            )
+            batch = Batch(self._count, index, now, Fate.NO_SPACE, keys, "".join(letters))
+            self.refusals.add(batch.record(keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +166,7 @@ class Recollection:
         generation, index: the space's current generation, and the serial number of the group's index in it.
         ended: by serial number of the group's index, the ended generations that are remembered.
         histories: of all spaces.
+        voided: what they are to be told of abandoned stores.
         forgotten_at: of the history that reaches back less far; None if nothing was forgotten since the start.
         now: when it was taken.
     """
@@ -176,7 +176,8 @@ class Recollection:
     generation: int
     index: int
     ended: Mapping[int, Ended]
-    histories: Sequence[Sequence[Batch]]
+    histories: Sequence[Sequence[Record]]
+    voided: Sequence[Batch]
     forgotten_at: float | None
     now: float
 
@@ -191,9 +192,7 @@ class Recollection:
 
     def _search(self, known: dict[bytes, KeyFate], times: Mapping[bytes, float]) -> list[KeyFate]:
         missing = set(self.keys).difference(known)
-        batches = (batch for history in self.histories for batch in history)
-        mine = (each for each in batches if each.index == self.index or each.index in self.ended)
-        for batch in sorted(mine, key=lambda each: -each.number):
+        for batch in self._newest_first():
             for key, fate in batch.fates(missing).items():
                 if batch.at <= times[key]:
                     known[key] = self._fate(batch, fate, times[key])
@@ -202,6 +201,16 @@ class Recollection:
                 break
         unknown = KeyFate(Fate.UNKNOWN, 0.0, self.generation)
         return [known.get(key, unknown) for key in self.keys]
+
+    def _newest_first(self) -> Iterator[Batch]:
+        """The batches of the group's indexes."""
+        indexes = {self.index, *self.ended}
+        records = [each for each in chain(*self.histories) if _index(each) in indexes]
+        voided = [each for each in self.voided if each.index in indexes]
+        records.sort(key=_number, reverse=True)
+        voided.sort(key=attrgetter("number"), reverse=True)
+        recalled = map(Batch.recalled, records)
+        return merge(recalled, voided, key=attrgetter("number"), reverse=True)
 
     def _fate(self, batch: Batch, fate: Fate, time: float) -> KeyFate:
         ended = self.ended.get(batch.index)

@@ -29,7 +29,8 @@ def recall(
         generation=space.generation,
         index=index.serial,
         ended={ended.indexes[group]: ended for ended in space.ended},
-        histories=(*(part.all() for part in parts), _voided(books)),
+        histories=[part.all() for part in parts],
+        voided=_voided(books),
         forgotten_at=max(forgotten, default=None),
         now=now,
     )

@@ -7,11 +7,11 @@ that grows stalls its caller for longer than a request may take.
 
 from collections.abc import Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 from .errors import BooksError
-from .history import Batch, PackedKeys
+from .history import Batch, Record
 
 CHAPTER_LIMIT = 1 << 17
 """Keys in a chapter with which it takes no more: it grows within some milliseconds."""
@@ -96,7 +96,7 @@ class WritingKeys:
         writing.voided = voided
         self.count -= writing.left
 
-    def forget(self, writing: Writing, count: int) -> Batch:
+    def forget(self, writing: Writing, count: int) -> Record:
         """Take out the last `count` keys that are left of what is void, but those that another store has begun meanwhile.
 
         Returns:
@@ -110,7 +110,7 @@ class WritingKeys:
             if chapter.get(key) == number:
                 del chapter[key]
         self._taken_out(writing, count)
-        return replace(writing.voided, keys=PackedKeys(keys))
+        return writing.voided.record(keys)
 
     def items(self) -> Iterator[tuple[bytes, int]]:
         """All WRITING keys with their slots; for checks only."""
