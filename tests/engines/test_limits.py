@@ -243,9 +243,10 @@ def test_a_part_that_fails_is_computed_with_all_behind_it(engine: SimulatedEngin
 def test_what_is_too_long_for_all_lookups_is_found_in_part_and_counted(
     engine: SimulatedEngine,
 ) -> None:
-    run(engine, LONG)
+    prompt = LONG * 2
+    run(engine, prompt)
     assert engine.pool.reset()
-    again = engine.add(LONG, 0, False)
+    again = engine.add(prompt, 0, False)
     engine.step()
     assert again.num_computed_tokens == MOST_LOOKUPS * FEW_KEYS * 2
     assert engine.half.take_counts()["cut_lookups"] == 1

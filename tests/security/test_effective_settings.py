@@ -88,11 +88,11 @@ def test_a_variable_that_is_almost_a_setting_is_named() -> None:
 def test_the_settings_in_force_are_one_event_and_are_shown(directory: Path) -> None:
     with running_kvstowd(directory, policy="arc") as daemon:
         (line,) = [line for line in daemon.lines if line["event"] == "settings"]
-        assert (line["policy"], line["pool_size"], line["max_keys"]) == ("arc", "1MiB", "8192")
+        assert (line["policy"], line["pool_size"], line["max_keys"]) == ("arc", "1MiB", "4096")
         with Client(daemon.target, PATIENT) as client:
             shown = {found.name: found for found in client.administration.settings()}
     assert (shown["policy"].value, shown["policy"].source) == ("arc", "flag")
-    assert (shown["max_keys"].value, shown["max_keys"].source) == ("8192", "default")
+    assert (shown["max_keys"].value, shown["max_keys"].source) == ("4096", "default")
     assert shown["listen"].value == ""
 
 

@@ -50,7 +50,7 @@ class Limits:
         grace_s: how long a session lives without a stream, in seconds.
     """
 
-    max_keys: int = 8192
+    max_keys: int = 4096
     max_transfers: int = 1024
     max_leases: int = 4096
     max_sessions: int = 64

@@ -19,7 +19,7 @@ from .presence import Presence
 from .requests import Found, Promise, Tracked
 from .session import CacheSession
 
-MOST_LOOKUPS = 8
+MOST_LOOKUPS = 16
 """How many lookups are made for one request; each names as many keys as the daemon takes in one call."""
 
 PROMISE_S = 2.0
