@@ -237,6 +237,11 @@ def test_what_one_call_chose_the_next_one_does_not(tmp_path: Path) -> None:
     assert f"{tmp_path}/b" in CliRunner().invoke(app, ["status"], env=variables).stderr
 
 
+def test_help_breaks_lines_where_the_screen_ends_and_nowhere_else() -> None:
+    shown = CliRunner().invoke(app, ["status", "--help"], env={"COLUMNS": "200"}).stdout
+    assert "1 if it answers and does not" in shown
+
+
 def test_help_says_what_yes_belongs_to() -> None:
     assert "With --all: do not ask" in CliRunner().invoke(app, ["reset", "--help"]).stdout
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cli.running import run
+from cli.running import invoke, run
 from kvstow.cli import top
 from kvstow.client import Client
 from kvstow.v1 import admin_pb2, cache_pb2, identity_pb2
@@ -104,6 +104,13 @@ def test_top_shows_what_happens_between_two_looks(daemon: Kvstowd, engine: Clien
     assert "pool of 1.0 MiB: 99.6 % free" in result.stdout
     assert "75.0 %" in result.stdout
     assert result.stdout.endswith("\n")
+
+
+def test_top_leaves_nothing_out_where_there_is_no_screen(daemon: Kvstowd) -> None:
+    environment = {"KVSTOW_TARGET": daemon.target, "COLUMNS": "80"}
+    shown = invoke(["top", "--count", "2", "--interval", "0.1"], env=environment).stdout
+    assert shown.count("lookups/s") == 2
+    assert "not shown" not in shown
 
 
 @pytest.mark.parametrize("words", [["top"], ["top", "--json"]])

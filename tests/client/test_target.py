@@ -22,6 +22,13 @@ def test_anything_else_is_not(target: str) -> None:
         check_target(target)
 
 
+def test_a_port_that_there_is_not_is_not_taken_for_another() -> None:
+    check_target("unix:99999")
+    check_target("localhost:65535")
+    with pytest.raises(ValueError, match="names port 65536, and the last one is 65535"):
+        check_target("localhost:65536")
+
+
 def test_the_default_is_in_the_user_s_runtime_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
     assert default_target() == "unix:/run/user/7/kvstow/kvstow.sock"

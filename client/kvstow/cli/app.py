@@ -25,6 +25,7 @@ app = typer.Typer(
     help="Shows and steers a running kvstowd, and plans for one.",
     epilog="Exit codes: 1 the daemon said no, 2 the command line is wrong, 3 no daemon answers, "
     "4 the trace cannot be used.",
+    rich_markup_mode="markdown",  # paragraphs of docstrings are filled, not broken where their source is
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,
@@ -115,7 +116,7 @@ def reset(
 ) -> None:
     """Empty a space, or all of them: nothing stored before is found any more."""
     if bool(space) == every:
-        raise typer.BadParameter("name a space with --space, or say --all")
+        raise typer.BadParameter("name a space with --space or say --all, and not both")
     if every and not yes:
         typer.confirm("Empty every space of the daemon?", abort=True, err=True)
     with connected() as client:

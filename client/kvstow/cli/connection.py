@@ -82,7 +82,10 @@ def why_unreachable(target: str, error: Unreachable) -> str:
             "if the socket's mode admits it, as a user of its group; `kvstow doctor` says more."
         )
     if is_listening(target):
-        return f"the daemon at {target} does not answer ({error}). See its log and its state."
+        return (
+            f"the daemon at {target} does not answer ({error}). See its log, and whether its process "
+            "is stopped or short of CPU."
+        )
     return (
         f"no daemon listens at {target}. Start kvstowd, or name another with --target or "
         f"KVSTOW_TARGET{found_elsewhere(target)}."

@@ -58,7 +58,8 @@ def _option(name: str, *, everywhere: bool) -> inspect.Parameter:
     option = typer.Option(
         f"--{name.replace('_', '-')}",
         envvar=variable if everywhere else None,
-        help=_HELP[name] if everywhere else f"{_HELP[name]} ({variable})",
+        show_envvar=False,
+        help=f"{_HELP[name]} ({variable})",
         rich_help_panel=_PANEL,
         show_default="its default socket" if name == "target" else False,
     )

@@ -15,15 +15,16 @@ _PIPE_COLUMNS = 160
 
 def print_table(table: RenderableType) -> None:
     """Print a table, as wide as the screen, without the blanks that fill its lines up."""
-    screen = console(None if sys.stdout.isatty() else _PIPE_COLUMNS)
+    screen = console()
     with screen.capture() as written:
         screen.print(table)
     for line in written.get().splitlines():
         typer.echo(line.rstrip())
 
 
-def console(width: int | None = None) -> Console:
+def console() -> Console:
     """What engines call themselves is shown as it is: brackets in it are no markup, and colons no emoji."""
+    width = None if sys.stdout.isatty() else _PIPE_COLUMNS
     return Console(width=width, markup=False, emoji=False)
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Annotated, TypeAlias
 
 import typer
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -16,7 +17,7 @@ from kvstow.client import Client, Unreachable
 from . import top
 from .connection import chosen_target, connected, why_unreachable
 from .options import AsJson
-from .printing import console
+from .printing import console, print_table
 
 Show: TypeAlias = Callable[[top.Look, top.Look | str], None]
 """Shows what happened between two looks; instead of the later one there may be a line that says what is wrong."""
@@ -37,7 +38,7 @@ def watch(
     with (
         suppress(KeyboardInterrupt),
         connected() as client,
-        _json_lines() if as_json else _live_screen() as show,
+        _json_lines() if as_json else _screens() as show,
     ):
         before = top.look(client)
         shown = 0
@@ -57,14 +58,18 @@ def _look(client: Client, target: str) -> top.Look | str:
 
 
 @contextmanager
-def _live_screen() -> Iterator[Show]:
+def _screens() -> Iterator[Show]:
+    """Each look takes the place of the one before; where there is no screen it stands below it."""
     screen = console()
+    if not screen.is_terminal:
+        yield lambda before, now: print_table(Group(_shown(before, now), Text()))
+        return
     with Live(console=screen, auto_refresh=False) as live:
-        yield lambda before, now: live.update(
-            Text(now) if isinstance(now, str) else top.screen(before, now), refresh=True
-        )
-    if not screen.is_terminal:  # where there is one, the screen ends its own last line
-        screen.line()
+        yield lambda before, now: live.update(_shown(before, now), refresh=True)
+
+
+def _shown(before: top.Look, now: top.Look | str) -> RenderableType:
+    return Text(now) if isinstance(now, str) else top.screen(before, now)
 
 
 @contextmanager

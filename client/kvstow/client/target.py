@@ -10,6 +10,7 @@ from urllib.parse import quote
 _UNIX = re.compile(r"unix:(?://(?=/))?(.+)")
 _TCP = re.compile(r"\[?([^\[\]/]+?)\]?:(\d{1,5})")
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
+_LAST_PORT = 65535
 _ANSWER_S = 1.0
 
 
@@ -23,10 +24,15 @@ def check_target(target: str) -> None:
     """Refuse what names neither a socket nor a host and port.
 
     Raises:
-        ValueError: the target has neither form.
+        ValueError: the target has neither form, or there is no such port.
     """
-    if not (_UNIX.fullmatch(target) or _TCP.fullmatch(target)):
+    unix, tcp = _UNIX.fullmatch(target), _TCP.fullmatch(target)
+    if not (unix or tcp):
         raise ValueError(f"target {target!r} is neither unix:/path/of/a/socket nor host:port")
+    if tcp and not unix and int(tcp[2]) > _LAST_PORT:  # gRPC would take another one
+        raise ValueError(
+            f"target {target!r} names port {tcp[2]}, and the last one is {_LAST_PORT}"
+        )
 
 
 def channel_target(target: str) -> str:
