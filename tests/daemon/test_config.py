@@ -183,7 +183,10 @@ def test_all_mistakes_are_reported_at_once(
         (["--listen", "::1:5", "--insecure"], "listen: an address is host:port, with brackets"),
         (["--listen="], "listen: an address is host:port"),
         (["--health-listen", "a b:5"], "health_listen: an address is host:port"),
-        (["--pool-size", "1MiB", "--extent-size", "2MiB"], "extent_size: 2097152 bytes are more"),
+        (
+            ["--pool-size", "1MiB", "--extent-size", "2MiB"],
+            "extent_size: 2MiB are more than the pool's 1MiB",
+        ),
         (["--extent-size", "100"], "extent_size"),
         (["--metrics-listen", "9478"], "metrics_listen"),
         (["--max-deadline-s", "1e10"], "max_deadline_s"),

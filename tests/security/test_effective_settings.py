@@ -54,7 +54,7 @@ def test_settings_that_are_wrong_are_all_named() -> None:
         ),
         (["--pool-path=/nowhere"], r"pool_path: No such file or directory: /nowhere"),
         (["--pool-path=/proc"], r"pool_path: /proc is on none of tmpfs, hugetlbfs or ramfs, .*"),
-        (["--pool-size", "-5GiB"], r"pool_size: a size is written .*, not '-5GiB'"),
+        (["--pool-size", "-5GiB"], r"pool_size: a size is written .*, not '-5GiB' \(flag\)"),
     ],
 )
 def test_a_pool_that_this_machine_cannot_give_is_one_line_with_the_numbers(

@@ -39,8 +39,26 @@ _BARE = frozenset(
 """Settings that a file has without quotation marks."""
 
 
+_DEFAULTS = {
+    " (default: None)": "",
+    " (default: )": "",
+    "(default factory: default_socket)": "(default: $XDG_RUNTIME_DIR/kvstow/kvstow.sock, else /run/kvstow/kvstow.sock)",
+}
+"""What the library says of defaults, and what is said instead."""
+
+
 class ConfigError(Exception):
     """The settings cannot be used; the message names every one that is wrong, one a line."""
+
+
+class _Help(argparse.HelpFormatter):
+    """Says no default where there is none, and of a default that is found what it is."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        said = action.help or ""
+        for written, meant in _DEFAULTS.items():
+            said = said.replace(written, meant)
+        return said
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,7 +92,8 @@ def load(
         source = CliSettingsSource[_Parser](Config, root_parser=parser, parse_args_method=_parse)
         config = CliApp.run(Config, _given(arguments), cli_settings_source=source, config=path)
     except ValidationError as error:
-        mistakes = [_line(mistake) for mistake in error.errors()]
+        source_of = _sources(arguments, os.environ, path)
+        mistakes = [_line(mistake, source_of) for mistake in error.errors()]
         raise ConfigError("\n".join([*_unknown_flags(parser.unknown), *mistakes])) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"config: {path} is not TOML: {error}") from None
@@ -96,22 +115,9 @@ def effective(
     Args:
         config: what `load` read from `arguments` and `environment`.
     """
-    flags = {
-        argument.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
-        for argument in arguments
-        if argument.startswith("--")
-    }
-    variables = {
-        name.upper().removeprefix(PREFIX).lower()
-        for name in environment
-        if name.upper().startswith(PREFIX)
-    }
-    file = () if config.config is None else tomllib.loads(config.config.read_text("utf-8"))
+    source_of = _sources(arguments, environment, config.config)
     values = {**dict(config), "extent_size": Bytes(config.extent_bytes)}
-    return [
-        Setting(name, _shown(values[name]), _source(name, flags, variables, file))
-        for name in Config.model_fields
-    ]
+    return [Setting(name, _shown(values[name]), source_of(name)) for name in Config.model_fields]
 
 
 def as_toml(settings: Sequence[Setting]) -> str:
@@ -146,7 +152,9 @@ def _nearest(name: str) -> str | None:
 
 def _parser() -> _Parser:
     """What the command line takes besides the settings."""
-    parser = _Parser("kvstowd", description=Config.__doc__, allow_abbrev=False)
+    parser = _Parser(
+        "kvstowd", description=Config.__doc__, allow_abbrev=False, formatter_class=_Help
+    )
     parser.add_argument(
         "--version",
         action="version",
@@ -215,8 +223,8 @@ def _file_named_by(arguments: Sequence[str]) -> Path | None:
     return Path(named) if named else None
 
 
-def _line(mistake: ErrorDetails) -> str:
-    """One mistake; of settings that contradict each other the one to change first."""
+def _line(mistake: ErrorDetails, source_of: Callable[[str], str]) -> str:
+    """One mistake, with where the value comes from; of settings that contradict each other the one to change first."""
     where = str(mistake["loc"][0])
     if mistake["type"] == "extra_forbidden":
         nearest = _nearest(where)
@@ -225,7 +233,7 @@ def _line(mistake: ErrorDetails) -> str:
     what = mistake["msg"].removeprefix("Value error, ")
     if mistake["type"] == CONTRADICTION:
         return f"{where}: {what}"
-    return f"{where}: {what}, not {mistake['input']!r}"
+    return f"{where}: {what}, not {mistake['input']!r} ({source_of(where)})"
 
 
 def _shown(value: object) -> str:
@@ -240,13 +248,27 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def _source(
-    name: str, flags: Collection[str], variables: Collection[str], file: Collection[str]
-) -> str:
-    for source, names in (("flag", flags), ("environment", variables), ("file", file)):
-        if name in names:
-            return source
-    return "default"
+def _sources(
+    arguments: Sequence[str], environment: Mapping[str, str], path: Path | None
+) -> Callable[[str], str]:
+    """What says of a setting where its value comes from."""
+    flags = {
+        argument.partition("=")[0].removeprefix("--").removeprefix("no-").replace("-", "_")
+        for argument in arguments
+        if argument.startswith("--")
+    }
+    variables = {
+        name.upper().removeprefix(PREFIX).lower()
+        for name in environment
+        if name.upper().startswith(PREFIX)
+    }
+    file = {} if path is None else tomllib.loads(path.read_text("utf-8"))
+    places: Mapping[str, Collection[str]] = {
+        "flag": flags,
+        "environment": variables,
+        "file": file,
+    }
+    return lambda name: next((place for place in places if name in places[place]), "default")
 
 
 def _quoted(text: str) -> str:

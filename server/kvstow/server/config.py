@@ -267,7 +267,7 @@ def contradictions(config: Config) -> Iterator[Contradiction]:
     elif config.extent_bytes > config.pool_size:
         yield (
             ("extent_size", "pool_size"),
-            f"{config.extent_bytes:d} bytes are more than the pool's {config.pool_size:d}",
+            f"{Bytes(config.extent_bytes).exact()} are more than the pool's {config.pool_size.exact()}",
         )
     if config.cuda_copies == "kernel" and not config.pin:
         reason = "a kernel reaches page-locked memory only: set pin to true, or cuda_copies to dma"
