@@ -66,6 +66,32 @@ def test_draining_refuses_new_work_and_lets_running_copies_end(rig: Rig) -> None
     assert engine.stream.end is StreamEnd.SHUTDOWN
 
 
+def test_streams_are_read_to_their_end_before_sessions_are_closed(rig: Rig) -> None:
+    engine = Engine(rig.daemon, rig.place)
+    stored = engine.begin_store(keys(1), [0])
+    ended: list[StreamEnd | None] = []
+
+    def end() -> None:
+        rig.daemon.drain(3600, 3600)
+        ended.append(engine.stream.end)
+        rig.daemon.close()
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    wait_for(lambda: engine.stream.end, "the end of the stream")
+    ending.join(0.1)  # what it does without waiting for the reader, it does now
+    assert not ended
+    assert engine.ended(stored.transfer).state is TransferState.DONE
+    engine.stream.close()
+    ending.join(60)
+    assert ended == [StreamEnd.SHUTDOWN]
+
+
+def test_a_reader_that_does_not_go_is_not_waited_for_longer_than_said(rig: Rig) -> None:
+    Engine(rig.daemon, rig.place)
+    assert rig.daemon.drain(3600, 0.05)
+
+
 def test_a_drain_ends_with_its_grace_time_and_what_is_held_ends_as_failed(rig: Rig) -> None:
     engine = Engine(rig.daemon, rig.place)
     rig.hold(count=1)

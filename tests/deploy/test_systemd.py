@@ -79,7 +79,7 @@ def test_the_daemon_has_its_socket_where_the_unit_makes_a_directory(config: Conf
 
 
 def test_the_manager_is_more_patient_than_the_daemon(config: Config) -> None:
-    assert seconds("TimeoutStopSec") >= config.drain_grace_s + STREAM_GRACE_S + 5
+    assert seconds("TimeoutStopSec") >= config.drain_grace_s + 2 * STREAM_GRACE_S + 5
     assert seconds("WatchdogSec") >= 10 * HEALTH_PERIOD_S
     assert dict(assignments(UNIT))["WatchdogSignal"] == "SIGTERM"  # which drains
 

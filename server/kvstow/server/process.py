@@ -44,8 +44,9 @@ from kvstow.server.rpc.unix_socket import SocketError
 from kvstow.server.rpc.watched import CredentialError
 
 STOP = (signal.SIGTERM, signal.SIGINT)
-STREAM_GRACE_S = 2.0
-"""How long streams may take to end after the daemon has drained."""
+STREAM_GRACE_S = 5.0
+"""How long streams may take to end after the daemon has drained, and then all calls that are left. Of a stream that takes longer
+the last reports are lost, and its engine takes the loads they are of for failed."""
 
 HEALTH_PERIOD_S = 1.0
 _log = structlog.get_logger("kvstow")
@@ -275,7 +276,7 @@ def _watch_health(
 
 
 def _drain(daemon: Daemon, grace_s: float) -> None:
-    if daemon.drain(grace_s):
+    if daemon.drain(grace_s, STREAM_GRACE_S):
         _log.info("drained: every copy has ended")
     else:
         _log.warning(

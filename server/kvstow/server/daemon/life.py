@@ -74,8 +74,7 @@ class Life:
         self._after_growth = after_growth
         self._began_at = clock()
         self._state = ServerState.STARTING
-        died = self._process_died
-        self._parts = assemble(config, device, hardware, clock, meters, died, zero)
+        self._parts = assemble(config, device, hardware, clock, meters, self._process_died, zero)
         self._guard = self._parts.guard
         self._sessions = self._parts.sessions
         self._flights = self._parts.flights
@@ -93,14 +92,16 @@ class Life:
         """Do now what has fallen due, for clocks that jump; returns at once."""
         self._parts.timer.wake()
 
-    def drain(self, grace_s: float) -> bool:
-        """Take no new work, give transfers `grace_s` to end, then end all streams; whether all transfers have ended."""
+    def drain(self, grace_s: float, streams_s: float = 0.0) -> bool:
+        """Take no new work, give transfers `grace_s` to end and then streams `streams_s`; whether all transfers have ended."""
         with self._guard as ledger:
             self._state = ServerState.DRAINING
             ledger.announce_drain(now=self._clock())
         drained = self._guard.wait_until(lambda _: not self._flights, grace_s)
         with self._guard:
             self._sessions.end_readers()
+        self._guard.wait_until(lambda _: not self._sessions.has_readers, streams_s)
+        with self._guard:
             self._guard.stop_waiting()
         return drained
 
@@ -296,3 +297,4 @@ class Life:
         with self._guard as ledger:
             ledger.close_stream(reader.session, reader.number, now=self._clock())
             self._sessions.drop_reader(reader)
+            self._guard.progress()

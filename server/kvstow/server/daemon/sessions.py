@@ -115,6 +115,11 @@ class Sessions:
         if self._readers.get(reader.session) is reader:
             del self._readers[reader.session]
 
+    @property
+    def has_readers(self) -> bool:
+        """Whether a stream is open that its reader has not closed."""
+        return bool(self._readers)
+
     def end_readers(self) -> None:
         """The daemon has drained: each reader is told after the events that wait for it."""
         for reader in self._readers.values():
