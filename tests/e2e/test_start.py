@@ -96,8 +96,10 @@ def test_what_prevents_the_start_is_one_line(
     assert complaint in line
 
 
-def test_the_second_daemon_on_a_socket_says_who_serves_it(daemon: Kvstowd) -> None:
-    code, said = refused(daemon.socket.parent, log_level="error")
+@pytest.mark.parametrize("pool_size", ["1MiB", "64TiB"])
+def test_the_second_daemon_on_a_socket_says_who_serves_it(daemon: Kvstowd, pool_size: str) -> None:
+    """Also if the first one has taken the memory."""
+    code, said = refused(daemon.socket.parent, log_level="error", pool_size=pool_size)
     assert code == 1
     (line,) = said.splitlines()
     assert line.startswith(f"kvstowd: {daemon.socket} is served by process {daemon.process.pid};")

@@ -49,6 +49,20 @@ def test_the_second_is_told_who_holds_the_socket(path: Path) -> None:
     second.release()
 
 
+def test_whether_it_is_served_can_be_asked_before_it_is_claimed(path: Path) -> None:
+    first, second = SocketPath(path), SocketPath(path)
+    second.check_unserved()
+    assert not path.parent.exists()
+    first.claim()
+    with pytest.raises(SocketError, match=f"{path} is served by process {os.getpid()}; end that"):
+        second.check_unserved()
+
+    first.release()
+    second.check_unserved()
+    first.claim()
+    first.release()
+
+
 def test_a_refused_claim_leaves_the_holder_alone(path: Path) -> None:
     first = SocketPath(path)
     first.claim()

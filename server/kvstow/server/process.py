@@ -40,7 +40,7 @@ from kvstow.server.notify import ServiceManager
 from kvstow.server.rpc.options import ServerOptions, server_options, unusable
 from kvstow.server.rpc.probes import ProbePort
 from kvstow.server.rpc.server import RpcServer
-from kvstow.server.rpc.unix_socket import SocketError
+from kvstow.server.rpc.unix_socket import SocketError, SocketPath
 from kvstow.server.rpc.watched import CredentialError
 
 STOP = (signal.SIGTERM, signal.SIGINT)
@@ -120,6 +120,8 @@ def _run(
     stack: ExitStack,
 ) -> None:
     """Start in an order in which nothing is promised too early, wait for a signal, drain; `stack` undoes the rest."""
+    # Before the pool: another daemon has its memory, and would be the reason why this one finds none.
+    SocketPath(config.socket).check_unserved()
     pool = HostPool(config.pool_size, config.pool_path)
     stack.callback(pool.close)
     devices = _choose_devices(config, pool)

@@ -112,6 +112,21 @@ class SocketPath:
         _user(self._permissions.owner)
         _group(self._permissions.group)
 
+    def check_unserved(self) -> None:
+        """Refuse a path that another process serves, before anything is taken for it. `claim` decides; touches nothing.
+
+        Raises:
+            SocketError: another process serves it.
+        """
+        try:
+            lock = os.open(_lock_path(self._path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            return  # nobody ever served it, or `claim` says what is wrong
+        try:
+            _hold(lock, fcntl.LOCK_SH, self._path)
+        finally:
+            os.close(lock)
+
     def claim(self) -> None:
         """Take the path: lock it, and remove the socket that a killed daemon left.
 
@@ -208,26 +223,38 @@ def private_files() -> Iterator[None]:
         os.umask(previous)
 
 
+def _lock_path(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
 def _lock(path: Path) -> int:
-    lock_path = path.with_name(f"{path.name}.lock")
-    lock = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    if not _is_ours(lock):
-        holder = os.read(lock, 32).decode(errors="replace").strip()
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    lock = os.open(_lock_path(path), flags, 0o600)
+    try:
+        _hold(lock, fcntl.LOCK_EX, path)
+    except SocketError:
         os.close(lock)
-        raise SocketError(
-            f"{path} is served by process {holder or 'unknown'}; end that, or {_ELSEWHERE}"
-        )
+        raise
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     return lock
 
 
-def _is_ours(lock: int) -> bool:
+def _hold(lock: int, how: int, path: Path) -> None:
+    """Lock the file, unless another process holds it: its number is in it."""
+    if not _is_ours(lock, how):
+        holder = os.read(lock, 32).decode(errors="replace").strip()
+        raise SocketError(
+            f"{path} is served by process {holder or 'unknown'}; end that, or {_ELSEWHERE}"
+        )
+
+
+def _is_ours(lock: int, how: int) -> bool:
     """Try for a moment: a client that asks whether anybody holds the lock shares it for an instant."""
     until = time.monotonic() + LOCK_S
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, how | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > until:
                 return False
