@@ -1,19 +1,12 @@
-"""A ledger with a known number of blocks, and the clock that is read around every call of it.
+"""A ledger with a known number of blocks.
 
-The ledger is set up as the daemon sets it up, the garbage collector included; what it lacks is the lock, which nobody
-else would take here. Times are processor times of the one thread: on a shared machine another process may take the
-processor away in the middle of a call, and that is not the ledger's doing.
+It is set up as the daemon sets it up, the garbage collector included; what it lacks is the lock, which nobody else would take
+here.
 """
 
 import gc
-import resource
-import time
-from array import array
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from kvstow.server.core.admission import Admission
 from kvstow.server.core.books import Limits
@@ -32,84 +25,33 @@ from kvstow.server.core.types import (
     LeaseId,
     LookupResult,
     SessionEnd,
+    SessionId,
     StoreStatus,
     TransferId,
     TransferPlan,
 )
 
+from .call_times import CallTimes
 from .keys import KEY_BYTES
 
 SLOT_BYTES = 64 << 10
 EXTENT_BYTES = 64 << 20
 SLOTS_PER_EXTENT = EXTENT_BYTES // SLOT_BYTES
 
-T = TypeVar("T")
+
+def _identity(model: str, slot_bytes: int) -> Identity:
+    layout = Layout("float16", 16, 1, "LBHNC", (Group((slot_bytes,)),))
+    return Identity("", model, "", layout, KeyScheme("random", KEY_BYTES, b""))
 
 
-def processor_ns() -> int:
-    """Processor time of this thread."""
-    return time.thread_time_ns()
+SMALL = _identity("small", SLOT_BYTES)
+LARGE = _identity("large", 1 << 20)
 
 
 def settle_garbage() -> None:
     """Do what the daemon does when it is ready, and whenever a space was made."""
     gc.collect()
     gc.freeze()
-
-
-@dataclass(frozen=True, slots=True)
-class Longest:
-    """The longest call of one name.
-
-    Args:
-        ms: its processor time.
-        page_faults: pages that it was the first to touch; the kernel finds and clears them, which is part of its time.
-    """
-
-    ms: float
-    page_faults: int
-
-
-class CallTimes:
-    """The processor times of all calls by name, in nanoseconds, and the longest of each.
-
-    Collections of garbage are timed as well, wherever they happen; a call in which one happens pays for it.
-    """
-
-    def __init__(self) -> None:
-        # The collector, which is timed as well, would walk lists of numbers.
-        self.calls: dict[str, array[int]] = defaultdict(partial(array, "q"))
-        self.longest: dict[str, Longest] = {}
-        self._collection_began = (0, 0)
-
-    def time(self, name: str, call: Callable[[], T]) -> T:
-        """Make a call."""
-        began = _now()
-        result = call()
-        self._add(name, began)
-        return result
-
-    def watch_collections(self) -> None:
-        """From now on."""
-        gc.callbacks.append(self._collected)
-
-    def _collected(self, phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            self._collection_began = _now()
-        else:
-            self._add(f"collection, generation {info['generation']}", self._collection_began)
-
-    def _add(self, name: str, began: tuple[int, int]) -> None:
-        ended = _now()
-        took, page_faults = ended[0] - began[0], ended[1] - began[1]
-        self.calls[name].append(took)
-        if name not in self.longest or took > self.longest[name].ms * 1e6:
-            self.longest[name] = Longest(took / 1e6, page_faults)
-
-
-def _now() -> tuple[int, int]:
-    """Processor time of this thread, and how often it touched a page first."""
-    return processor_ns(), resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
 
 
 class Shelf:
@@ -122,6 +64,7 @@ class Shelf:
     """
 
     def __init__(self, slot_count: int, policy: str, times: CallTimes) -> None:
+        self._session: SessionId
         self._times = times
         self._serial = 0
         self._now = 0.0
@@ -132,8 +75,6 @@ class Shelf:
             admission=Admission(threshold=1, limit=1),
             limits=Limits(),
         )
-        layout = Layout("float16", 16, 1, "LBHNC", (Group((SLOT_BYTES,)),))
-        self._identity = Identity("", "bench", "", layout, KeyScheme("random", KEY_BYTES, b""))
         self._open()
         settle_garbage()
         times.watch_collections()
@@ -156,6 +97,21 @@ class Shelf:
             ),
         )
         self._finish(plan, f"finish load {len(keys)}")
+
+    def store_large(self, offers: Sequence[Sequence[bytes]]) -> None:
+        """Offer blocks of another model, of which as many are stored as there is room; at the end its space is dropped."""
+        first = self._session
+        self._session = self._new_session(LARGE)
+        for keys in offers:
+            plan = self._begin(keys, f"begin_store {len(keys)} of 1 MiB")
+            if not plan.statuses.startswith(StoreStatus.ACCEPTED.value):
+                raise RuntimeError(f"not one of {len(keys)} large blocks was accepted")
+            self._finish(plan, f"finish {len(keys)} of 1 MiB")
+        space, _ = self.ledger.space_of(self._session)
+        self.ledger.end_session(self._session, SessionEnd.CLOSED, now=self._tick())
+        self._times.time("drop_space", lambda: self.ledger.drop_space(space, now=self._now))
+        self._sweep()
+        self._session = first
 
     def offer_in_vain(self, keys: Sequence[bytes]) -> None:
         """Offer new blocks for which there is no room."""
@@ -248,11 +204,15 @@ class Shelf:
             pass
 
     def _open(self) -> None:
-        self._session = self._times.time(
-            "open_session", lambda: self.ledger.open_session(self._identity, "bench", now=0.0)
+        self._session = self._new_session(SMALL)
+
+    def _new_session(self, identity: Identity) -> SessionId:
+        session = self._times.time(
+            "open_session", lambda: self.ledger.open_session(identity, "bench", now=0.0)
         )
-        self.ledger.open_stream(self._session)
-        self.ledger.attach(self._session, 0, (Limits().max_keys,))
+        self.ledger.open_stream(session)
+        self.ledger.attach(session, 0, (Limits().max_keys,))
+        return session
 
     def _finish(self, plan: TransferPlan, name: str) -> None:
         """The copies of a plan end well, and its engine hears of it."""
@@ -267,19 +227,22 @@ class Shelf:
         self._times.time("expire", lambda: self.ledger.expire(now=now))
 
     def _begin_store(self, keys: Sequence[bytes], expected: StoreStatus) -> TransferPlan:
+        plan = self._begin(keys, f"begin_store {len(keys)}")
+        if plan.statuses != expected.value * len(keys):
+            raise RuntimeError(f"not all of {len(keys)} blocks were {expected.name}")
+        return plan
+
+    def _begin(self, keys: Sequence[bytes], name: str) -> TransferPlan:
         self._serial += 1
         transfer, now = TransferId(self._serial), self._tick()
         _, generation = self.ledger.space_of(self._session)
         groups = [GroupBlocks(0, keys, range(len(keys)))]
-        plan = self._times.time(
-            f"begin_store {len(keys)}",
+        return self._times.time(
+            name,
             lambda: self.ledger.begin_store(
                 self._session, transfer, generation, groups, deadline_s=60.0, now=now
             ),
         )
-        if plan.statuses != expected.value * len(keys):
-            raise RuntimeError(f"not all of {len(keys)} blocks were {expected.name}")
-        return plan
 
     def _lookup(self, keys: Sequence[bytes], options: LookupOptions) -> LookupResult:
         now = self._tick()

@@ -18,7 +18,8 @@ from kvstow.server.core.books import Limits
 from kvstow.server.core.types import LeaseId
 
 from .bare import Bare
-from .books import CallTimes, Shelf, processor_ns
+from .books import Shelf
+from .call_times import CallTimes, processor_ns
 from .keys import Keys, Numbers
 
 LOOKUP_KEYS = 2048
@@ -73,6 +74,7 @@ class Case:
         self._evict(self._shuffle())
         self._refuse()
         self._call_largest()
+        self._store_large()
         self._collect("full collection")
         self._hold(self._stored_count - RESET_LEASES * HELD_KEYS)
         self._shelf.reset()
@@ -206,6 +208,12 @@ class Case:
             if lease is not None:
                 self._shelf.release(lease)
             self._shelf.load(keys)
+
+    def _store_large(self) -> None:
+        """Blocks of another model come into the full pool, which nobody uses any more."""
+        largest = min(LARGEST_CALL, self._entries)
+        numbers = np.arange(LARGEST_ROUNDS * largest).reshape(LARGEST_ROUNDS, largest)
+        self._shelf.store_large([self._keys.fresh(each) for each in numbers])
 
     def _abandon(self) -> None:
         """End as many stores under way as the books allow, of one block each, and as many blocks in largest ones."""

@@ -126,8 +126,7 @@ def hold_once_more(books: Books) -> None:
 
 
 def free_what_is_stored(books: Books) -> None:
-    extent = extent_of(books, 3)
-    extent.free = array("q", [slot_of(books, 3)])
+    extent_of(books, 3).free = array("q", [slot_of(books, 3)])
 
 
 def count_a_busy_slot(books: Books) -> None:

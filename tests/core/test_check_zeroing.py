@@ -83,6 +83,15 @@ def forget_a_tail(books: Books) -> None:
     dirty_extent(books).dirty_tail = True
 
 
+def list_as_empty(books: Books) -> None:
+    ((_, slot),) = index(books).ready_items()
+    table(books).free.empty[slot] = table(books).extents[slot]
+
+
+def forget_what_is_empty(books: Books) -> None:
+    table(books).free.empty.clear()
+
+
 def count_a_dirty_slot(books: Books) -> None:
     table(books).free.dirty_count += 1
 
@@ -100,6 +109,8 @@ MISTAKES: dict[Callable[[Books], None], str] = {
     hand_out_what_is_stained: "is free and not dirty",
     forget_to_zero: "does not wait to be zeroed",
     forget_a_tail: "has 1 busy slots",
+    list_as_empty: "listed and not empty",
+    forget_what_is_empty: "is empty and not listed",
     count_a_dirty_slot: "dirty slots, not 2",
     count_a_stain: "stained slots, not 2",
 }

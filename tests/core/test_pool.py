@@ -2,11 +2,12 @@
 
 What is promised: `room` says exactly what `take` can deliver; nobody loses a block that is held or protected, nor any
 block while there are free slots; an extent changes hands if it must, or if it was used longer ago than what would be
-evicted.
+evicted; but of those with blocks no more than a call may take.
 """
 
 from itertools import islice
 from math import ceil, inf
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -33,8 +34,15 @@ sizes = st.sampled_from(SIZES)
 class PoolHistory(RuleBasedStateMachine):
     """One index per slot size; batches of slots are taken, filled, held and dropped in any order."""
 
-    @initialize(extent_count=st.integers(1, 3), policy=st.sampled_from(POLICY_NAMES))
-    def begin(self, extent_count: int, policy: str) -> None:
+    @initialize(
+        extent_count=st.integers(1, 4),
+        policy=st.sampled_from(POLICY_NAMES),
+        limit=st.sampled_from([1, 4, 8, 100]),
+    )
+    def begin(self, extent_count: int, policy: str, limit: int) -> None:
+        self.reclaim_blocks = patch("kvstow.server.core.reclaiming.RECLAIM_BLOCKS", limit)
+        self.limit = limit
+        self.reclaim_blocks.start()
         self.pool = HostPool(
             extent_count * EXTENT_BYTES, EXTENT_BYTES, named_policy(policy), History(9)
         )
@@ -43,6 +51,9 @@ class PoolHistory(RuleBasedStateMachine):
         self.taken: list[tuple[int, list[int]]] = []
         self.held: list[tuple[int, list[int]]] = []
         self.key_count = 0
+
+    def teardown(self) -> None:
+        self.reclaim_blocks.stop()
 
     def new_index(self, size: int) -> BlockIndex:
         return BlockIndex(1, self.pool.slot_limit(size))
@@ -84,16 +95,24 @@ class PoolHistory(RuleBasedStateMachine):
             default=inf,
         )
 
+    def full_limit(self, size: int) -> int:
+        """How many extents with blocks a store of this size takes from others."""
+        others = [table for other, table in self.tables.items() if other != size]
+        blocks = max((table.slots_per_extent for table in others if table.extents), default=1)
+        return max(1, self.limit // blocks)
+
     def take(self, data: st.DataObject, size: int, wanted: int) -> list[int]:
         """Take slots although some blocks are protected, and see who loses what."""
         table, ready, busy = self.tables[size], self.ready(), self.busy()
         named = data.draw(st.sets(st.sampled_from(sorted(ready)))) if ready else set()
         protected = {other: {slot for at, slot in named if at == other} for other in SIZES}
         free, evictable, others = self.counted_room(size, busy | named)
-        victim_used_at = self.next_victim_used_at(size)
+        victim_used_at, limit = self.next_victim_used_at(size), self.full_limit(size)
+        full = sum(used_at > -inf for used_at in others.values())
 
         count = self.pool.room(table, wanted, protected)
-        assert count == min(wanted, free + evictable + len(others) * table.slots_per_extent)
+        extents = len(others) - full + min(full, limit)
+        assert count == min(wanted, free + evictable + extents * table.slots_per_extent)
         assert self.ready() == ready
         slots = self.pool.take(table, count, protected, float(self.key_count))
         assert slots == sorted(set(slots))
@@ -109,7 +128,9 @@ class PoolHistory(RuleBasedStateMachine):
         if not moved:
             assert len(lost) == max(0, count - free)
         assert max(moved.values(), default=-inf) <= min(others.values(), default=inf)
-        if any(other == size for other, _ in lost):
+        taken_full = sum(used_at > -inf for used_at in moved.values())
+        assert taken_full <= limit
+        if any(other == size for other, _ in lost) and taken_full < limit:
             assert min(others.values(), default=inf) >= victim_used_at
         if not missing:
             assert max(moved.values(), default=-inf) < victim_used_at or not moved

@@ -109,6 +109,9 @@ def _check_extent(table: SlotTable, extent: Extent, states: Counter[str]) -> Non
         waits == bool(extent.dirty or extent.dirty_tail),
         f"{name} is dirty and does not wait to be zeroed, or waits and is not",
     )
+    empty = not busy and states["free"] + states["dirty"] == extent.slot_count
+    listed = table.free.empty.get(extent.place) is extent
+    _require(empty == listed, f"{name} is empty and not listed as such, or listed and not empty")
 
 
 def _check_stain(table: SlotTable, extent: Extent, slot: int, facts: Mapping[str, bool]) -> None:

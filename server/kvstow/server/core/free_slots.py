@@ -16,14 +16,16 @@ class FreeSlots:
         count: slots on all of them.
         dirty_count: how many of them are dirty.
         dirty: extents with dirty slots or a dirty tail, by place, those that have waited longest first.
+        empty: extents of which all slots are free, without those with a dirty tail, by place.
     """
 
-    __slots__ = ("_open", "count", "dirty", "dirty_count")
+    __slots__ = ("_open", "count", "dirty", "dirty_count", "empty")
 
     def __init__(self) -> None:
         self.count = 0
         self.dirty_count = 0
         self.dirty: dict[int, Extent] = {}
+        self.empty: dict[int, Extent] = {}
         self._open: dict[int, Extent] = {}
 
     def add(self, extent: Extent) -> None:
@@ -34,6 +36,7 @@ class FreeSlots:
         """Forget an extent whose slots are all free."""
         del self._open[extent.place]
         self.dirty.pop(extent.place, None)
+        self.empty.pop(extent.place, None)
         self.count -= extent.free_count
         self.dirty_count -= len(extent.dirty)
 
@@ -73,11 +76,14 @@ class FreeSlots:
         """An extent has got `more` free slots, `more_dirty` dirty ones among them; either may be negative."""
         self.count += more
         self.dirty_count += more_dirty
-        if extent.free_count:
-            self._open[extent.place] = extent
-        else:
-            self._open.pop(extent.place, None)
-        if extent.dirty or extent.dirty_tail:
-            self.dirty[extent.place] = extent
-        else:
-            self.dirty.pop(extent.place, None)
+        _list(self._open, extent, extent.free_count > 0)
+        _list(self.dirty, extent, len(extent.dirty) > 0 or extent.dirty_tail)
+        is_empty = extent.free_count == extent.slot_count and not extent.dirty_tail
+        _list(self.empty, extent, is_empty)
+
+
+def _list(listed: dict[int, Extent], extent: Extent, belongs: bool) -> None:
+    if belongs:
+        listed[extent.place] = extent
+    else:
+        listed.pop(extent.place, None)

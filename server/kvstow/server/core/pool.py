@@ -9,7 +9,7 @@ cannot be had it gives back loose slots, so that what is still to be done little
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from .arc import Identify
 from .errors import BlockTooLarge, BooksError
@@ -19,11 +19,9 @@ from .history import History
 from .index import BlockIndex
 from .loose import Loose
 from .policy import EvictionPolicy
+from .reclaiming import Protected, coldest, reclaimable_count
 from .slots import SlotTable
 from .types import Fate
-
-Protected = Mapping[int, Collection[int]]
-"""Per slot size, slots that must not be given up: the blocks that the same request names."""
 
 PolicyFactory = Callable[[Identify], EvictionPolicy]
 """Makes a policy; it is given a function from slots to numbers that identify the blocks in them."""
@@ -145,7 +143,7 @@ class HostPool:
         have += table.evictable_count - kept
         if have >= wanted:
             return wanted
-        have += self._reclaimable_count(table, protected) * table.slots_per_extent
+        have += reclaimable_count(self._others(table), protected) * table.slots_per_extent
         return min(wanted, have)
 
     def take(self, table: SlotTable, count: int, protected: Protected, now: float) -> list[int]:
@@ -216,12 +214,12 @@ class HostPool:
         """Take extents from other sizes while they are colder than what would be evicted, or eviction cannot suffice."""
         kept = protected.get(table.slot_bytes, ())
         spare = table.evictable_count - sum(not table.holds[slot] for slot in kept)
-        while table.free_count < count:
-            found = self._coldest(table, protected)
+        missing = -(-(count - table.free_count) // table.slots_per_extent)
+        for other, extent in coldest(self._others(table), protected, missing):
             needed = table.free_count + spare < count
-            if found is None or not (needed or found[1].used_at < self._coldest_use(table)):
+            if not (needed or extent.used_at < self._coldest_use(table)):
                 return
-            self._reclaim(*found, table, now)
+            self._reclaim(other, extent, table, now)
 
     def _evict(self, table: SlotTable, count: int, kept: Collection[int], now: float) -> None:
         slots = table.policy.evict(count, kept)
@@ -251,37 +249,8 @@ class HostPool:
                 count += len(gone)
         return count
 
-    def _reclaimable_count(self, table: SlotTable, protected: Protected) -> int:
-        """How many extents `_reclaimable` would find, without walking them."""
-        count = 0
-        for other in self.tables.values():
-            if other is not table:
-                kept = self._kept_places(other, protected)
-                idle = sum(not other.extents[place].busy_count for place in kept)
-                count += other.idle_count - idle
-        return count
-
-    def _kept_places(self, table: SlotTable, protected: Protected) -> set[int]:
-        return {slot // table.slots_per_extent for slot in protected.get(table.slot_bytes, ())}
-
-    def _reclaimable(
-        self, table: SlotTable, protected: Protected
-    ) -> Iterator[tuple[SlotTable, Extent]]:
-        for other in self.tables.values():
-            if other is table:
-                continue
-            kept = self._kept_places(other, protected)
-            # The newest first: of extents used at the same time it has the tail of a prefix, not the head.
-            for extent in reversed(other.extents.values()):
-                if not extent.busy_count and extent.place not in kept:
-                    yield other, extent
-
-    def _coldest(self, table: SlotTable, protected: Protected) -> tuple[SlotTable, Extent] | None:
-        return min(
-            self._reclaimable(table, protected),
-            key=lambda found: found[1].used_at,
-            default=None,
-        )
+    def _others(self, table: SlotTable) -> list[SlotTable]:
+        return [other for other in self.tables.values() if other is not table]
 
     def _coldest_use(self, table: SlotTable) -> float:
         coldest = next(table.policy.order())

@@ -6,7 +6,7 @@ from itertools import chain
 
 from .books import Books
 from .index import BlockIndex
-from .pool import Protected
+from .reclaiming import Protected
 from .spaces import Space
 from .transfers import StorePart, Transfer, group_copies
 from .types import (

@@ -33,7 +33,8 @@ OFFERED = Family(
     "kvstow_offered_blocks_total",
     Kind.COUNTER,
     "blocks",
-    "Blocks that stores offered, by what became of the offer. `no_space`: everything was held or under a copy; "
+    "Blocks that stores offered, by what became of the offer. `no_space`: everything was held or under a copy, or "
+    "blocks of another size would have had to go, of which a store takes only so many; "
     "`not_admitted`: offered too rarely so far, see `admission`.",
     (
         *_SPACE,
