@@ -1,5 +1,6 @@
 """What the wrapper does to the copies that its rules meet, and that it leaves all others alone."""
 
+import threading
 from collections.abc import Iterator
 from unittest.mock import DEFAULT, patch
 
@@ -15,7 +16,7 @@ from device.rig import (
     make_copy,
     random_bytes,
 )
-from kvstow.server.device.base import DeviceError, Direction, Region
+from kvstow.server.device.base import Copy, DeviceError, Direction, Region
 from kvstow.server.device.faults import Delay, Fail, FaultRule, FaultyDevice, Hold, RuleId
 from support.waiting import DEADLINE_S, wait_for
 
@@ -259,6 +260,30 @@ def test_a_copy_that_the_device_breaks_down_at_keeps_neither_others_nor_the_end(
         world.device.release(rule)
     wait_for(lambda: any(owner.ends for owner in owners), "the end of the other copy")
     world.device.close(DEADLINE_S)
+
+
+def test_a_copy_that_the_device_hangs_at_keeps_nobody_from_closing(world: World) -> None:
+    rule = world.device.add(FaultRule(Hold()))
+    world.store()
+    world.wait_held()
+    hanging, hangs = threading.Event(), threading.Event()
+
+    def hang(copy: Copy) -> None:
+        hangs.set()
+        hanging.wait(DEADLINE_S)
+
+    with patch.object(world.inner, "submit", hang):
+        letting_go = threading.Thread(target=world.device.release, args=[rule])
+        letting_go.start()
+        hangs.wait(DEADLINE_S)
+        closing = threading.Thread(target=world.device.close, args=[0.05])
+        closing.start()
+        closing.join(DEADLINE_S / 2)
+        closed = not closing.is_alive()
+        hanging.set()
+        letting_go.join(DEADLINE_S)
+        closing.join(DEADLINE_S)
+    assert closed
 
 
 def test_an_unknown_rule_is_refused(world: World) -> None:

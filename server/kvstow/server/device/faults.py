@@ -11,6 +11,7 @@ Owners are called from the inner device's threads, or, when it has closed, from 
 
 import itertools
 import threading
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -192,14 +193,15 @@ class FaultyDevice:
         return [_with_held(found, held) for found in self._inner.health()]
 
     def close(self, limit_s: float = CLOSE_S) -> None:
-        """See `Device.close`; what is held ends as failed, and what others let go just now has ended, too."""
+        """See `Device.close`; what is held ends as failed, and what others let go just now has ended, too, if that took no longer."""
+        until = time.monotonic() + limit_s
         with self._changed:
             self._closed = True
             held = self._take(tuple(self._held))
         self._inner.close(limit_s)
         self._go_on(held)
         with self._changed:
-            self._changed.wait_for(lambda: not self._leaving_count)
+            self._changed.wait_for(lambda: not self._leaving_count, until - time.monotonic())
 
     def _meet(self, copy: Copy) -> tuple[RuleId, Fault] | None:
         """Find the rule that applies to a copy, and count it."""
