@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from unittest.mock import DEFAULT, patch
 
 import numpy as np
@@ -16,7 +17,7 @@ from device.rig import (
     make_copy,
     random_bytes,
 )
-from kvstow.server.device.base import Copy, DeviceError, Direction, Region
+from kvstow.server.device.base import DeviceError, Direction, Region
 from kvstow.server.device.faults import Delay, Fail, FaultRule, FaultyDevice, Hold, RuleId
 from support.waiting import DEADLINE_S, wait_for
 
@@ -53,13 +54,7 @@ class World:
     ) -> None:
         spans = blocks_in_a_row(BLOCK_COUNT, BLOCK_BYTES)
         copy = make_copy(
-            owner,
-            direction,
-            spans,
-            [self.region],
-            session=session,
-            transfer=transfer,
-            rank=rank,
+            owner, direction, spans, [self.region], session=session, transfer=transfer, rank=rank
         )
         self.device.submit(copy)
 
@@ -266,23 +261,14 @@ def test_a_copy_that_the_device_hangs_at_keeps_nobody_from_closing(world: World)
     rule = world.device.add(FaultRule(Hold()))
     world.store()
     world.wait_held()
-    hanging, hangs = threading.Event(), threading.Event()
-
-    def hang(copy: Copy) -> None:
-        hangs.set()
-        hanging.wait(DEADLINE_S)
-
-    with patch.object(world.inner, "submit", hang):
-        letting_go = threading.Thread(target=world.device.release, args=[rule])
-        letting_go.start()
-        hangs.wait(DEADLINE_S)
-        closing = threading.Thread(target=world.device.close, args=[0.05])
-        closing.start()
-        closing.join(DEADLINE_S / 2)
-        closed = not closing.is_alive()
-        hanging.set()
-        letting_go.join(DEADLINE_S)
-        closing.join(DEADLINE_S)
+    goes_on = threading.Event()
+    hanging = patch.object(world.inner, "submit", side_effect=lambda _: goes_on.wait(DEADLINE_S))
+    with hanging as submit, ThreadPoolExecutor(2) as threads:
+        threads.submit(world.device.release, rule)
+        wait_for(lambda: submit.called, "the copy")
+        closing = threads.submit(world.device.close, 0.05)
+        closed = wait([closing], DEADLINE_S / 2).done
+        goes_on.set()
     assert closed
 
 
