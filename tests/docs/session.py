@@ -108,12 +108,17 @@ class Checkout:
         )
         try:
             output, _ = shell.communicate(timeout=LIMIT_S)
+            outcome = f"failed with exit code {shell.returncode}"
+        except subprocess.TimeoutExpired:
+            os.killpg(shell.pid, signal.SIGKILL)
+            output, _ = shell.communicate()
+            outcome = f"did not end in {LIMIT_S:.0f} s"
         finally:
             _end(shell)
         parts = re.split(r"^@@\d+\n", output, flags=re.MULTILINE)[1:]
         typed = [Typed(block, part) for block, part in zip(blocks, parts, strict=False)]
         assert shell.returncode == 0, (
-            f"{typed[-1].block} failed with exit code {shell.returncode}:\n{typed[-1].output}\n{self.logs()}"
+            f"{typed[-1].block} {outcome}:\n{typed[-1].output}\n{self.logs()}"
         )
         return typed
 

@@ -1,12 +1,15 @@
 """A page's commands are typed where they change nothing of the real checkout, and a failure says what they wrote."""
 
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from docs import session
 from docs.pages import Block
 from docs.session import Checkout
+from support.waiting import wait_for
 
 
 @pytest.fixture
@@ -47,3 +50,25 @@ def test_a_command_that_fails_in_silence_is_told_with_what_was_logged(directory:
         ),
     ):
         checkout.type([Block("page", 1, "sh", "echo first"), silent])
+
+
+@pytest.mark.usefixtures("root")
+def test_commands_that_do_not_end_are_told_with_what_they_showed(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Impatient(subprocess.Popen[str]):
+        """Whose time is over once the commands have begun to ask."""
+
+        def communicate(self, *sent: Any, timeout: float | None = None) -> tuple[str, str]:
+            if timeout is None:
+                return super().communicate(*sent)
+            wait_for((directory / "asked").exists, "the endless command")
+            raise subprocess.TimeoutExpired(self.args, timeout)
+
+    monkeypatch.setattr(subprocess, "Popen", Impatient)
+    endless = Block("page", 7, "sh", "echo asking; until false; do : > asked; sleep 0.1; done")
+    with (
+        Checkout(directory) as checkout,
+        pytest.raises(AssertionError, match=r"page:7 did not end in \d+ s:\s+asking"),
+    ):
+        checkout.type([Block("page", 1, "sh", "echo first"), endless])
