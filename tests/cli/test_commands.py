@@ -1,8 +1,10 @@
 """The commands of `kvstow`, against a real daemon."""
 
 import re
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -10,6 +12,7 @@ from typer.testing import CliRunner
 from cli.running import ask, run
 from kvstow.cli.app import app
 from kvstow.client import Client, Identity
+from kvstow.client.administration import Administration
 from support.client_engine import BLOCK_BYTES, IDENTITY, PATIENT, ClientEngine
 from support.kvstowd import Kvstowd
 from support.memory import KEY_BYTES
@@ -59,6 +62,23 @@ def test_reset_of_one_space(daemon: Kvstowd, engine: ClientEngine) -> None:
     assert (result["dropped_count"], result["drained"]) == (3, True)
     assert result["generation"] == space["generation"] + 1
     assert engine.lookup([1, 2, 3]).count == 0
+
+
+@pytest.mark.parametrize("which", [["--space", IDENTITY.model], ["--all", "--yes"]])
+def test_a_reset_waits_as_long_as_it_was_told(
+    daemon: Kvstowd, engine: ClientEngine, monkeypatch: pytest.MonkeyPatch, which: list[str]
+) -> None:
+    waits: list[float] = []
+    for name in ("reset_space", "reset_all"):
+        reset = getattr(Administration, name)
+
+        def noted(*arguments: Any, reset: Callable[..., Any] = reset) -> Any:
+            waits.append(arguments[-1])
+            return reset(*arguments)
+
+        monkeypatch.setattr(Administration, name, noted)
+    ask(daemon, "reset", *which, "--wait", "1.5")
+    assert waits == [1.5]
 
 
 def test_a_space_to_reset_is_named_by_its_model_too(daemon: Kvstowd, engine: ClientEngine) -> None:

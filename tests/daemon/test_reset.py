@@ -1,13 +1,14 @@
 """A reset is right at once, whatever is being copied, and no memory is reused under a copy."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from kvstow.server.core.errors import StaleGeneration
 from kvstow.server.core.events import ResetDrained, SpaceReset
 from kvstow.server.core.ledger import Ledger
-from kvstow.server.core.types import TransferPlan, TransferState
+from kvstow.server.core.types import ResetResult, TransferPlan, TransferState
 from support.daemons import Rig, running_daemon
 from support.engine import Engine, identity, keys
 from support.machines import Machine
@@ -15,6 +16,19 @@ from support.waiting import wait_for
 
 OLD, NEW = keys(1, 2, 3, 4), keys(5, 6, 7, 8)
 BLOCKS = [0, 1, 2, 3]
+
+Reset = Callable[[Rig, Engine, float], ResetResult]
+RESETS: dict[str, Reset] = {
+    "by an engine": lambda rig, engine, wait_s: rig.daemon.reset(engine.session, wait_s),
+    "of one space": lambda rig, engine, wait_s: rig.daemon.reset_space(engine.space, wait_s),
+    "of all spaces": lambda rig, engine, wait_s: rig.daemon.reset_all(wait_s)[engine.space],
+}
+
+
+@pytest.fixture(params=RESETS)
+def reset(request: pytest.FixtureRequest) -> Reset:
+    """A way to reset the space of an engine, and to wait for what that has abandoned."""
+    return RESETS[request.param]
 
 
 def slots(plan: TransferPlan) -> set[int]:
@@ -110,35 +124,71 @@ def test_resets_while_one_drains_are_legal_truthful_and_drained_once_each(rig: R
     assert [e.generation for e in engine.events() if isinstance(e, SpaceReset)] == [2, 3, 4]
 
 
-def test_the_wait_budget_of_a_reset_ends_it_with_what_is_left(rig: Rig) -> None:
+def test_the_wait_budget_of_a_reset_ends_it_with_what_is_left(rig: Rig, reset: Reset) -> None:
     engine = Engine(rig.daemon, rig.place)
     let_go = rig.hold(count=1)
     held = engine.begin_store(OLD, BLOCKS)
     rig.wait_held(1)
-    result = rig.daemon.reset(engine.session, 0.05)
+    result = reset(rig, engine, 0.05)
+    rig.daemon.check()
     assert (result.abandoned_stores, result.drained) == (1, False)
     let_go()
-    result = rig.daemon.reset(engine.session, 3600)
+    result = reset(rig, engine, 3600)
     assert result.drained
     engine.ended(held.transfer)
 
 
-def test_a_reset_that_waits_returns_when_the_last_copy_has_ended(rig: Rig) -> None:
+def test_a_reset_that_waits_returns_when_the_last_copy_has_ended(rig: Rig, reset: Reset) -> None:
     engine = Engine(rig.daemon, rig.place)
     let_go = rig.hold(count=1)
     plan = engine.begin_store(OLD, BLOCKS)
     rig.wait_held(1)
     answers: list[bool] = []
-    waiting = threading.Thread(
-        target=lambda: answers.append(rig.daemon.reset(engine.session, 3600).drained)
-    )
+    waiting = threading.Thread(target=lambda: answers.append(reset(rig, engine, 3600).drained))
     waiting.start()
     wait_for(lambda: rig.daemon.snapshot().spaces[0].generation == 2, "the reset")
+    rig.daemon.check()
     assert not answers
     let_go()
     waiting.join(60)
     assert answers == [True]
     assert engine.ended(plan.transfer).state is TransferState.ABANDONED
+
+
+def test_a_reset_of_all_spaces_waits_for_the_last_of_them(rig: Rig) -> None:
+    engines = [Engine(rig.daemon, rig.place, identity(model=model)) for model in "ab"]
+    let_go = [rig.hold(session=engine.session, count=1) for engine in engines]
+    held = [engine.begin_store(keys(1, 2), [0, 1]) for engine in engines]
+    rig.wait_held(2)
+    answers: list[list[bool]] = []
+    waiting = threading.Thread(
+        target=lambda: answers.append(
+            [found.drained for found in rig.daemon.reset_all(3600).values()]
+        )
+    )
+    waiting.start()
+    for engine, plan, release in zip(engines, held, let_go, strict=True):
+        wait_for(lambda: SpaceReset(2) in engine.events(), "the reset")  # noqa: B023
+        rig.daemon.check()
+        assert not answers
+        release()
+        assert engine.ended(plan.transfer).state is TransferState.ABANDONED
+    waiting.join(60)
+    assert answers == [[True, True]]
+
+
+def test_store_and_reset_in_turn_are_never_refused(machine: Machine) -> None:
+    """The report has come: nothing is left of the store, and the whole pool is free for the next one."""
+    with running_daemon(machine=machine, blocks=4) as rig:
+        engine = Engine(rig.daemon, rig.place)
+        for generation in range(1, 201):
+            assert engine.generation == generation
+            engine.store(OLD, BLOCKS)
+            result = rig.daemon.reset(engine.session, 0)
+            rig.daemon.check()
+            assert (result.dropped_count, result.drained) == (4, True)
+            engine.generation = result.generation
+        assert drained(engine) == list(range(2, 202))
 
 
 def test_a_delayed_store_of_the_old_generation_is_refused(rig: Rig) -> None:
