@@ -19,6 +19,7 @@ from support.daemons import Rig, running_daemon
 from support.engine import BLOCK_COUNT, Engine, identity, keys
 from support.machines import Machine
 from support.memory import RankFile
+from support.waiting import wait_for
 
 FOUR_RANKS = Layout("float32", 16, 4, "", (Group((512,)),))
 
@@ -43,7 +44,13 @@ def engine(rig: Rig) -> Engine:
 def test_three_ranks_done_and_one_held_are_pending(rig: Rig, engine: Engine) -> None:
     let_go = rig.hold(rank=2, count=1)
     held = engine.begin_store(keys(1, 2), [0, 1])
+    wait_for(
+        lambda: rig.daemon.unfinished_ranks([(engine.session, held.transfer)]) == [[2]],
+        "the copies of three ranks",
+    )
     rig.wait_held(1)
+    rig.daemon.check()
+    assert not engine.reports(held.transfer)
     hits = engine.hits(keys(1, 2))
     assert (hits.hit_count, hits.pending_count) == (0, 2)
     let_go()
@@ -59,6 +66,16 @@ def test_one_rank_that_fails_fails_the_block_and_is_named(rig: Rig, engine: Engi
     assert report.failures == (BlockFailure(1, 3, "worn out"),)
     assert engine.hits(keys(1, 2, 3)).hit_count == 1
     assert engine.hits(keys(3)).hit_count == 1
+
+
+def test_a_load_that_fails_on_one_rank_names_it(rig: Rig, engine: Engine) -> None:
+    engine.store(keys(1, 2, 3), [0, 1, 2])
+    rig.faults.add(FaultRule(Fail("worn out", (2,)), rank=1, count=1))
+    plan = engine.begin_load(keys(1, 2, 3), [3, 4, 5])
+    report = engine.ended(plan.transfer)
+    assert report.state is TransferState.FAILED
+    assert report.failures == (BlockFailure(2, 1, "worn out"),)
+    assert engine.hits(keys(1, 2, 3)).hit_count == 2
 
 
 def test_nothing_moves_before_all_ranks_are_attached(rig: Rig) -> None:
