@@ -1,6 +1,10 @@
 """How transfers fail, are cancelled, outlive their deadline and their engine."""
 
+from collections.abc import Sequence
+
 import pytest
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from kvstow.server.core.errors import KeyNotReady
 from kvstow.server.core.events import TransferOverdue
@@ -98,6 +102,12 @@ def test_a_cancelled_store_publishes_nothing_and_ends_when_its_copy_has(rig: Rig
     assert rig.daemon.cancel(engine.session, [held.transfer]) == (0, 0)
 
 
+def past_deadline(lines: Sequence[EventDict]) -> list[tuple[int, int]]:
+    """Session and transfer of each line of the log about a transfer past its deadline."""
+    said = [line for line in lines if line["event"].startswith("transfer is past its deadline")]
+    return [(line["session"], line["transfer"]) for line in said]
+
+
 def test_a_transfer_past_its_deadline_is_reported_once_and_keeps_its_slots(rig: Rig) -> None:
     engine = Engine(rig.daemon, rig.place)
     engine.store(keys(1, 2), [0, 1])
@@ -105,11 +115,13 @@ def test_a_transfer_past_its_deadline_is_reported_once_and_keeps_its_slots(rig: 
     engine.fill(keys(3, 4), [2, 3])
     held = engine.begin_store_groups({0: (keys(3, 4), [2, 3])}, deadline_s=5)
     rig.wait_held(1)
-    rig.clock.advance(6)
     overdue = TransferOverdue(held.transfer, held.kind, 6.0)
-    wait_for(lambda: overdue in engine.events(), "the report of the deadline")
-    rig.clock.advance(60)
-    rig.daemon.check()
+    with capture_logs() as lines:
+        rig.clock.advance(6)
+        wait_for(lambda: overdue in engine.events(), "the report of the deadline")
+        wait_for(lambda: past_deadline(lines), "the line of the log")
+        rig.clock.advance(60)
+        rig.daemon.check()
 
     (transfer,) = rig.daemon.snapshot().transfers
     assert transfer.overdue
@@ -122,6 +134,8 @@ def test_a_transfer_past_its_deadline_is_reported_once_and_keeps_its_slots(rig: 
     let_go()
     assert engine.ended(held.transfer).state is TransferState.DONE
     assert engine.events().count(overdue) == 1
+    assert past_deadline(lines) == [(engine.session, held.transfer)]
+    assert rig.daemon.snapshot().counters.overdue == 1
     assert rig.daemon.status().stuck_count == 0
     assert engine.hits(keys(1, 2)).hit_count == 2
     engine.load(keys(3, 4), [4, 5])

@@ -42,6 +42,18 @@ class Reader:
         return self.stream.end
 
 
+class CountedWaits(threading.Event):
+    """Remembers for how long it was waited for, each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout)
+        return super().wait(timeout)
+
+
 def store_one_by_one(engine: Engine, count: int) -> None:
     """Store the same block again and again, acknowledging nothing."""
     for _ in range(count):
@@ -59,6 +71,28 @@ def test_a_reader_that_waits_is_woken_by_an_event_without_other_traffic(rig: Rig
     assert isinstance(event, TransferEnded)
     engine.close()
     assert reader.join() is StreamEnd.CLOSED
+
+
+def test_a_reader_sleeps_until_there_is_something_to_read(rig: Rig) -> None:
+    """It does not look from time to time, which would make every report late by half of that time."""
+    engine = Engine(rig.daemon, rig.place)
+    let_go = rig.hold(count=1)
+    engine.begin_store(keys(1), [0])
+    rig.wait_held(1)
+    stream = rig.daemon.watch(engine.session, 0)
+    signal = stream._signal = CountedWaits()
+    read: list[Sequence[tuple[int, Event]] | None] = []
+    reader = threading.Thread(target=lambda: read.append(stream.next(3600)))
+    reader.start()
+    wait_for(lambda: signal.waits, "a reader that sleeps")
+    let_go()
+    reader.join(60)
+    (batch,) = read
+    assert batch
+    assert [number for number, _ in batch] == [1]
+    (waited,) = signal.waits
+    assert waited is not None
+    assert waited > 3000
 
 
 def test_events_are_numbered_without_gaps_and_come_in_batches(rig: Rig) -> None:
