@@ -151,6 +151,31 @@ def test_a_lease_outlives_its_lookup_and_is_released_once() -> None:
         assert [daemon.cache.Release(release).released_count for _ in range(2)] == [1, 0]
 
 
+def test_a_load_takes_its_lease_over_and_lets_go_of_what_it_does_not_use() -> None:
+    with served() as daemon:
+        engine = Engine(daemon)
+        engine.watch()
+        engine.store(1, [1, 2, 3])
+        request = engine.lookup_request([1, 2, 3], hold=cache_pb2.HOLD_PREFIX, request="r")
+        lease_id = daemon.cache.Lookup(request).lease_id
+        assert held_blocks(daemon) == 3
+        hold = debug_pb2.Fault(hold=debug_pb2.HoldCopy())
+        fault_id = daemon.debug.AddFault(debug_pb2.AddFaultRequest(fault=hold)).fault_id
+        daemon.cache.Load(engine.load_request(2, [1], lease_id=lease_id))
+        assert held_blocks(daemon) == 1
+        assert not daemon.admin.ListLeases(admin_pb2.ListLeasesRequest()).leases
+        daemon.debug.ReleaseFault(debug_pb2.ReleaseFaultRequest(fault_id=fault_id))
+        assert engine.report().state == DONE
+        assert held_blocks(daemon) == 0
+
+
+def held_blocks(daemon: Served) -> int:
+    """How many blocks are held, in books that are in order."""
+    daemon.books()
+    (slots,) = daemon.admin.GetStats(admin_pb2.GetStatsRequest()).slots
+    return int(slots.held_count)
+
+
 def test_bytes_come_back_through_the_socket() -> None:
     with served() as daemon:
         writer = Engine(daemon)
