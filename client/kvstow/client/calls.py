@@ -45,9 +45,10 @@ CHANNEL_OPTIONS: list[tuple[str, int]] = [
     ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # A daemon that is back is found soon; the smallest back-off also limits each attempt.
+    # A daemon that is back is found soon. The smallest back-off is no pause: it limits each attempt, its handshake
+    # included, which the daemon waits for as long. What is shorter never connects where machines are busy.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.min_reconnect_backoff_ms", 10_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
     # Two clients in one process share neither connection nor back-off.
     ("grpc.use_local_subchannel_pool", 1),
