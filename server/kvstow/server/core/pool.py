@@ -253,8 +253,8 @@ class HostPool:
         return [other for other in self.tables.values() if other is not table]
 
     def _coldest_use(self, table: SlotTable) -> float:
-        coldest = next(table.policy.order())
-        return table.extents[coldest // table.slots_per_extent].used_at
+        victim = next(table.policy.order())
+        return table.extents[victim // table.slots_per_extent].used_at
 
     def _reclaim(self, table: SlotTable, extent: Extent, heir: SlotTable, now: float) -> None:
         """Take an extent from a table and give it to another."""
