@@ -41,7 +41,7 @@ FATES: Mapping[str, tuple[str, str]] = {
     ),
     "reset": (
         "dropped {ago} ago by the reset that ended generation {generation}",
-        "nothing, if the weights changed; else see who resets",
+        "nothing, if the weights changed; else see who resets: `space reset` in the daemon's log",
     ),
     "load_failed": (
         "dropped {ago} ago, because a load could not read it",

@@ -29,6 +29,7 @@ from .flights import Flight
 from .life import Life
 from .misses import ExplainedMiss, explained
 
+_ADMINISTRATOR = "an administrator"
 _log = structlog.get_logger("kvstow.daemon")
 
 
@@ -140,21 +141,21 @@ class Daemon(Life):
             self._require_started()
             space, _ = ledger.space_of(session)
             result = ledger.reset(space, now=self._clock())
-        return self._drained({space: result}, wait_s)[space]
+        return self._drained({space: result}, wait_s, f"session {session}")[space]
 
     def reset_space(self, space: SpaceId, wait_s: float) -> ResetResult:
         """Reset one space, then wait as `reset` does."""
         with self._guard as ledger:
             self._require_started()
             result = ledger.reset(space, now=self._clock())
-        return self._drained({space: result}, wait_s)[space]
+        return self._drained({space: result}, wait_s, _ADMINISTRATOR)[space]
 
     def reset_all(self, wait_s: float) -> Mapping[SpaceId, ResetResult]:
         """Reset all spaces in one step, then wait as `reset` does."""
         with self._guard as ledger:
             self._require_started()
             results = ledger.reset_all(now=self._clock())
-        return self._drained(results, wait_s)
+        return self._drained(results, wait_s, _ADMINISTRATOR)
 
     def drop_space(self, space: SpaceId) -> int:
         """Drop a space without sessions; returns how many blocks it had."""
@@ -174,14 +175,15 @@ class Daemon(Life):
         return self._flights.begin(plan, layout, attachments, fence)
 
     def _drained(
-        self, results: Mapping[SpaceId, ResetResult], wait_s: float
+        self, results: Mapping[SpaceId, ResetResult], wait_s: float, by: str
     ) -> Mapping[SpaceId, ResetResult]:
-        """Wait without the lock; the counts then say what is left."""
+        """Log who reset, and wait without the lock; the counts then say what is left."""
         self._parts.timer.wake()  # dropped slots are taken back little by little
         for space, result in results.items():
             _log.info(
                 "space reset",
                 space=space,
+                by=by,
                 generation=result.generation,
                 dropped=result.dropped_count,
                 abandoned=result.abandoned_stores + result.abandoned_loads,

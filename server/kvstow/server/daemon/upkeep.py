@@ -11,6 +11,7 @@ import structlog
 from kvstow.server.core.errors import BooksError
 from kvstow.server.core.expiry import Expired
 from kvstow.server.core.requests import StreamEnd
+from kvstow.server.core.types import SessionEnd
 
 from .flights import Flights
 from .guard import NEVER, Guard
@@ -73,10 +74,14 @@ def _log_expired(expired: Expired) -> None:
             "transfer is past its deadline and still runs: its slots and blocks stay its own",
             session=session,
             transfer=transfer,
+            look_at="kvstow transfers --stuck",
         )
     for session in expired.sessions:
         _log.info(
-            "session ended: its stream was away too long, or never acknowledged", session=session
+            "session ended",
+            session=session,
+            cause=SessionEnd.STREAM_LOST.value,
+            why="its stream was away for longer than session_grace_s, or it acknowledged nothing",
         )
     if expired.leases:
         _log.info(
