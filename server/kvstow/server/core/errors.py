@@ -147,7 +147,7 @@ class CudaOff(Refusal):
     """Memory or fences of a GPU are attached, and the daemon runs without CUDA."""
 
     reason = "CUDA_OFF"
-    next_step = "Give the daemon a GPU and the CUDA extra, and do not set cuda = off; its start log says what is missing."
+    next_step = "Give the daemon the GPUs and their driver, and do not set cuda = off; its start log says what is missing."
 
 
 class GpuUnknown(Refusal):
