@@ -11,7 +11,7 @@ import yaml
 
 from kvstow.server.command_line import load
 from kvstow.server.config import PREFIX, Config
-from kvstow.server.process import STREAM_GRACE_S
+from kvstow.server.process import CALL_GRACE_S, STREAM_GRACE_S
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 COMPOSE = DEPLOY / "compose.yaml"
@@ -72,7 +72,7 @@ def test_the_daemon_has_no_privilege_and_a_place_for_its_socket(config: Config) 
 
 def test_it_is_given_more_time_to_stop_than_it_takes(config: Config) -> None:
     given_s = float(service("kvstowd")["stop_grace_period"].removesuffix("s"))
-    assert given_s >= config.drain_grace_s + 2 * STREAM_GRACE_S + 5
+    assert given_s >= config.drain_grace_s + STREAM_GRACE_S + CALL_GRACE_S + 5
 
 
 def test_prometheus_scrapes_the_daemon_and_reads_the_rules(config: Config) -> None:

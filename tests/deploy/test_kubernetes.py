@@ -10,7 +10,7 @@ import pytest
 from kvstow.client.target import socket_path
 from kvstow.server.command_line import CLIENT_VARIABLES, load
 from kvstow.server.config import PREFIX, Config
-from kvstow.server.process import STREAM_GRACE_S
+from kvstow.server.process import CALL_GRACE_S, STREAM_GRACE_S
 from kvstow.server.rpc.server import DEVICE, LIVENESS, READINESS
 from support.manifests import (
     KUBERNETES,
@@ -132,7 +132,7 @@ def test_probes_ask_for_services_that_exist_and_give_the_start_its_time(
 def test_the_pod_is_given_more_time_to_stop_than_the_daemon_takes(
     overlay: str, config: Config
 ) -> None:
-    needed = config.drain_grace_s + 2 * STREAM_GRACE_S
+    needed = config.drain_grace_s + STREAM_GRACE_S + CALL_GRACE_S
     if overlay.startswith("sidecar"):
         needed += ENGINE_STOP_S  # sidecars are told after the engine has ended
     assert pod(overlay)["spec"]["terminationGracePeriodSeconds"] >= needed + 5

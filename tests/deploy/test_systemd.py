@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kvstow.server.config import PREFIX, Config
-from kvstow.server.process import HEALTH_PERIOD_S, STREAM_GRACE_S
+from kvstow.server.process import CALL_GRACE_S, HEALTH_PERIOD_S, STREAM_GRACE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "kvstowd.service"
@@ -79,7 +79,7 @@ def test_the_daemon_has_its_socket_where_the_unit_makes_a_directory(config: Conf
 
 
 def test_the_manager_is_more_patient_than_the_daemon(config: Config) -> None:
-    assert seconds("TimeoutStopSec") >= config.drain_grace_s + 2 * STREAM_GRACE_S + 5
+    assert seconds("TimeoutStopSec") >= config.drain_grace_s + STREAM_GRACE_S + CALL_GRACE_S + 5
     assert seconds("WatchdogSec") >= 10 * HEALTH_PERIOD_S
     assert dict(assignments(UNIT))["WatchdogSignal"] == "SIGTERM"  # which drains
 

@@ -45,8 +45,10 @@ from kvstow.server.rpc.watched import CredentialError
 
 STOP = (signal.SIGTERM, signal.SIGINT)
 STREAM_GRACE_S = 5.0
-"""How long streams may take to end after the daemon has drained, and then all calls that are left. Of a stream that takes longer
-the last reports are lost, and its engine takes the loads they are of for failed."""
+"""How long streams may take to end after the daemon has drained. Of one that takes longer the last reports are lost, and its
+engine takes the loads they are of for failed."""
+CALL_GRACE_S = 2.0
+"""How long calls may take to end after that; all of it passes while an engine stands still, whose connection gRPC waits for."""
 
 HEALTH_PERIOD_S = 1.0
 _log = structlog.get_logger("kvstow")
@@ -155,7 +157,7 @@ def _run(
 
 
 def _listen(config: Config, daemon: Daemon, server: RpcServer, stack: ExitStack) -> None:
-    stack.callback(server.stop, STREAM_GRACE_S)
+    stack.callback(server.stop, CALL_GRACE_S)
     # Before the server stops: a socket that is gone says that no copy runs any more.
     stack.callback(daemon.close)
     port = server.start()
