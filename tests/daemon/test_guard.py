@@ -5,9 +5,11 @@ import time
 
 import pytest
 
+from core.engines import make_ledger
 from kvstow.server.core.errors import BooksError, NoSuchSession
 from kvstow.server.core.ledger import Ledger
 from kvstow.server.core.types import Hold, SessionId
+from support.checking import CheckingGuard
 from support.daemons import Rig, running_daemon
 from support.engine import Engine, keys
 from support.waiting import wait_for
@@ -82,6 +84,27 @@ def test_a_call_that_finds_the_books_in_contradiction_is_reported_as_a_bug(
                 rig.daemon.release(engine.session, [])
         assert rig.daemon.status().bug_count == 1
         engine.store(keys(1), [0])
+
+
+def test_wrong_books_are_found_by_whoever_leaves_the_lock_of_a_test(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bugs: list[str] = []
+    guard = CheckingGuard(
+        make_ledger(4),
+        wake_readers=lambda _: None,
+        wake_timer=lambda: None,
+        report_bug=lambda what, _: bugs.append(what),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "check", contradict)
+        with pytest.raises(BooksError), guard:
+            pass
+        with pytest.raises(BooksError), guard:
+            raise NoSuchSession("a refusal", session=1)
+    assert len(bugs) == 2
+    with guard:  # it was left for others
+        pass
 
 
 def test_books_that_contradict_themselves_are_a_bug_and_the_daemon_goes_on(

@@ -62,7 +62,7 @@ class Storer:
 
 @pytest.mark.timeout(3600)
 def test_a_slow_reader_gets_each_of_many_reports_once_and_in_order() -> None:
-    with running_daemon(blocks=64, max_transfers=LIMIT) as rig:
+    with running_daemon(blocks=64, max_transfers=LIMIT, checked=False) as rig:
         engine = Engine(rig.daemon, rig.place)
         storer = Storer(rig, engine)
         numbers, ended = [0], list[TransferId]()

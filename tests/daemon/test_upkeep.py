@@ -8,7 +8,7 @@ from support.engine import Engine, keys
 
 
 def test_the_timer_pauses_while_much_falls_due() -> None:
-    with running_daemon() as rig:
+    with running_daemon(checked=False) as rig:
         upkeep, timer = rig.daemon._parts.upkeep, rig.daemon._parts.timer
         engine = Engine(rig.daemon, rig.place)
         engine.store(keys(1), [0])

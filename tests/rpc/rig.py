@@ -27,6 +27,7 @@ from kvstow.v1 import (
 )
 from rpc.refusing import RefusingDevice
 from rpc.showing import showing
+from support.checking import checked_books
 from support.memory import shared_directory
 from support.waiting import DEADLINE_S
 
@@ -120,7 +121,8 @@ def served(
         pool = HostPool(settings.pool_size)
         stack.callback(pool.close)
         faults = RefusingDevice(HostDevice(pool))
-        daemon = daemon_class(settings, faults)
+        with checked_books():
+            daemon = daemon_class(settings, faults)
         server = RpcServer(
             daemon,
             ServerOptions(socket, tcp, settings.max_sessions, worker_count, **options),

@@ -14,6 +14,7 @@ from kvstow.server.device.faults import FaultRule, FaultyDevice, Hold
 from kvstow.server.device.kernel import CopyKernel
 from kvstow.server.device.pool import HostPool
 
+from .checking import checked_books
 from .clock import ManualClock
 from .engine import ONE_RANK
 from .machines import HostMachine, Machine, Place
@@ -76,9 +77,10 @@ def running_daemon(
     kernel: CopyKernel | None = None,
     machine: Machine | None = None,
     zero: Zero | None = None,
+    checked: bool = True,
     **settings: object,
 ) -> Iterator[Rig]:
-    """A daemon that is ready, and whose books are verified at the end.
+    """A daemon that is ready, and whose books are verified by whoever leaves its lock.
 
     Args:
         blocks: the pool holds so many blocks of the first group of `layout`, one in each extent.
@@ -89,6 +91,7 @@ def running_daemon(
         kernel: what moves bytes between files and the pool, instead of the best that is installed.
         machine: what it runs on, instead of one without GPUs.
         zero: zeroes pieces of the pool, instead of the pool itself.
+        checked: whether the books are verified before the end, which takes time with many transfers or leases.
         settings: of `Config`, instead of the defaults.
     """
     slot_bytes = layout.groups[0].slot_bytes(layout.world_size)
@@ -98,7 +101,10 @@ def running_daemon(
     pool = HostPool(config.pool_size)
     machine = machine or HostMachine()
     faults = FaultyDevice(machine.device(pool, config, kernel))
-    daemon = Daemon(config, faults, hardware=_PLAIN, clock=clock or manual, zero=zero or pool.zero)
+    with checked_books(checked):
+        daemon = Daemon(
+            config, faults, hardware=_PLAIN, clock=clock or manual, zero=zero or pool.zero
+        )
     manual.on_advance = daemon.look_again
     machine.watch(daemon)
     daemon.start()
