@@ -7,7 +7,7 @@ import pytest
 
 from support.client_engine import connected_engine
 from support.kvstowd import COMMAND, SMALL, Kvstowd, environment, flags, running_kvstowd
-from support.waiting import wait_for
+from support.waiting import LONGEST_S, wait_for
 
 
 def refused(directory: Path, **settings: object) -> tuple[int, str]:
@@ -17,7 +17,7 @@ def refused(directory: Path, **settings: object) -> tuple[int, str]:
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
-        timeout=60,
+        timeout=LONGEST_S,
         check=False,
     )
     return ended.returncode, ended.stderr

@@ -13,7 +13,7 @@ import pytest
 from cli.running import emptied
 from kvstow.client import Client, Refused
 from metrics.load import engine_to_kill
-from support.client_engine import connected_engine, keys
+from support.client_engine import PATIENT, connected_engine, keys
 from support.kvstowd import Kvstowd, placed_kvstowd, running_kvstowd
 from support.waiting import DEADLINE_S, wait_for
 
@@ -107,7 +107,7 @@ def test_a_space_that_was_dropped_leaves_its_counts(daemon: Kvstowd, risen: Rise
     with connected_engine(daemon.target) as engine:
         engine.store([1, 2], [0, 1])
         engine.load([1, 2], [2, 3])
-    with Client(daemon.target) as client:
+    with Client(daemon.target, PATIENT) as client:
         before = risen()
         (space,) = client.administration.spaces()
         client.administration.drop_space(space.space_id)
@@ -169,7 +169,7 @@ def test_what_a_reader_that_stopped_has_not_heard_is_counted(directory: Path) ->
     with (
         running_kvstowd(directory, max_events=4) as daemon,
         engine_to_kill(daemon.target) as engine,
-        Client(daemon.target) as client,
+        Client(daemon.target, PATIENT) as client,
     ):
         (space,) = client.administration.spaces()
         os.kill(engine.pid, signal.SIGSTOP)
@@ -215,7 +215,10 @@ def test_callers_that_are_turned_away_are_counted_from_zero(directory: Path) -> 
     tokens.write_text(f'[[token]]\nname = "a"\nrole = "read-only"\nsha256 = "{"0" * 64}"\n')
     tokens.chmod(0o600)
     series = "kvstow_callers_refused_total"
-    with running_kvstowd(directory, tokens=tokens) as daemon, Client(daemon.target) as client:
+    with (
+        running_kvstowd(directory, tokens=tokens) as daemon,
+        Client(daemon.target, PATIENT) as client,
+    ):
         before = daemon.metrics()
         with pytest.raises(Refused, match="UNAUTHENTICATED"):
             client.server_info()
