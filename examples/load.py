@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from kvstow.client import (
+    Budgets,
     Client,
     EngineMemory,
     Group,
@@ -40,6 +41,7 @@ DOCUMENT_BLOCKS = 32
 """An engine serves one request at a time here, so its memory holds one document."""
 
 PATIENCE_S = 60.0
+"""How long a session may take to be opened, and a copy to end, where the machine is busy."""
 
 
 @dataclass
@@ -186,7 +188,7 @@ def main() -> int:
     memory_bytes = BLOCK_BYTES * DOCUMENT_BLOCKS
     try:
         with (
-            Client(options.target) as client,
+            Client(options.target, Budgets(control_s=PATIENCE_S)) as client,
             EngineMemory(memory_bytes) as memory,
             client.open(_identity(options.model), "scripted load") as session,
         ):
