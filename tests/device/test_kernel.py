@@ -94,10 +94,11 @@ def test_spans_of_any_length_and_alignment(
 
 
 @native
+@pytest.mark.parametrize("fetch", Fetch)
 @pytest.mark.parametrize("length", [64, PAGE])
 @pytest.mark.parametrize("direction", Direction)
 def test_memory_that_is_gone_fails_its_spans_and_no_others(
-    direction: Direction, length: int
+    direction: Direction, length: int, fetch: Fetch
 ) -> None:
     descriptor = os.memfd_create("engine")
     os.ftruncate(descriptor, 8 * PAGE)
@@ -109,7 +110,7 @@ def test_memory_that_is_gone_fails_its_spans_and_no_others(
     pool = np.zeros(8 * PAGE, dtype=np.uint8)
     spans = spans_of([*rows, (0, 0, length)], region=[0] * 8 + [1])
 
-    faulted = NativeKernel(LIBRARY).copy(
+    faulted = NativeKernel(LIBRARY, fetch=fetch).copy(
         direction, Memory.of(pool), Regions.of([Memory.of(view), Memory.of(whole)]), spans
     )
 
