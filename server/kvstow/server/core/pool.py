@@ -2,7 +2,7 @@
 
 Room is found in this order: free slots of the right size (among them those that a reset has dropped), unused extents,
 extents of another size whose blocks are all evictable (empty ones, then the coldest), and only for the rest eviction.
-The third comes before the fourth only when the fourth alone would not suffice.
+The third comes before the fourth while they are colder than what would be evicted, or the fourth alone would not suffice.
 
 Everything is all-or-nothing: `take` is called for no more than what `room` has said. Before `room` says that something
 cannot be had it gives back loose slots, so that what is still to be done little by little refuses hardly anybody.
