@@ -5,13 +5,12 @@ stands for, what a running load must still see when it ends, which report every 
 `ledger.check()` recounts the books after every step.
 """
 
-from collections import Counter
-
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from core.rare_rules import RareRules, any_flight, any_session, any_space, picks
+from core.rare_rules import any_flight, any_session, picks
+from core.reset_rules import ResetRules
 from core.upkeep_rules import UpkeepRules
 from kvstow.server.core.lookups import LookupOptions
 from kvstow.server.core.spaces import SpaceCounters
@@ -37,7 +36,7 @@ from support.ledger_model import (
 keys_strategy = st.lists(st.sampled_from(KEYS), min_size=1, max_size=6, unique=True)
 
 
-class LedgerMachine(UpkeepRules, RareRules):
+class LedgerMachine(UpkeepRules, ResetRules):
     """Models with different slot sizes share a pool of a few extents; the freed slots of some are zeroed."""
 
     @initialize(
@@ -252,35 +251,6 @@ class LedgerMachine(UpkeepRules, RareRules):
         if flight is not None and live:
             assert bool(abandoned) == flight.running
             self._abandon(flight_id, flight)
-
-    # Reset
-
-    @any_space
-    @rule(data=st.data())
-    def reset(self, data: st.DataObject) -> None:
-        space = data.draw(st.sampled_from(sorted(self.generation)))
-        known = {found.id for found in self.ledger.snapshot(now=self.now).spaces}
-        assert space in known
-        ready = sum(stored == space for stored, _ in self.stored)
-        result = self.ledger.reset(space, now=self.now)
-        assert result.dropped_count == ready
-        assert result.generation == self.generation[space] + 1
-        self.generation[space] = result.generation
-        queued = [
-            (name, flight)
-            for name, flight in self.flying.items()
-            if flight.space == space and not flight.abandoned and not flight.running
-        ]
-        assert result.ended_count == len(queued)
-        self._lose(space)
-        left = Counter(
-            flight.plan.kind for flight in self.flying.values() if flight.space == space
-        )
-        assert result.abandoned_stores == left[TransferKind.STORE]
-        assert result.abandoned_loads == left[TransferKind.LOAD]
-        for reader in self.readers.values():
-            if reader.space == space:
-                reader.resets[result.generation] += 1
 
 
 LedgerMachine.TestCase.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)

@@ -13,12 +13,15 @@ Token = tuple[int, int, bytes]
 
 @dataclass
 class Reader:
-    """A living session: its space, the reports it is owed, and what it has read."""
+    """A living session: its space, the reports it is owed, the generations that resets began in its time, and what it
+    has read.
+    """
 
     space: SpaceId
     owed: list[TransferEnded] = field(default_factory=list)
     seen: int = 0
     resets: Counter[int] = field(default_factory=Counter)
+    raised: list[int] = field(default_factory=list)
     drained: Counter[int] = field(default_factory=Counter)
 
 
