@@ -5,6 +5,7 @@ stands for, what a running load must still see when it ends, which report every 
 `ledger.check()` recounts the books after every step.
 """
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
@@ -12,6 +13,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from core.rare_rules import any_flight, any_session, picks
 from core.reset_rules import ResetRules
 from core.upkeep_rules import UpkeepRules
+from kvstow.server.core.errors import StaleGeneration
 from kvstow.server.core.lookups import LookupOptions
 from kvstow.server.core.spaces import SpaceCounters
 from kvstow.server.core.types import (
@@ -137,6 +139,22 @@ class LedgerMachine(UpkeepRules, ResetRules):
         assert (hits.hit_count, hits.pending_count) == (leading, present - leading)
         held = 0 if hold is Hold.NONE else leading if hold is Hold.PREFIX else states.count("R")
         assert (result.lease is not None) == bool(held)
+
+    @any_session
+    @rule(
+        pick=picks, keys=keys_strategy, behind=st.sampled_from([-1, 1]), hold=st.sampled_from(Hold)
+    )
+    def look_elsewhere(self, pick: int, keys: list[bytes], behind: int, hold: Hold) -> None:
+        """What names another generation is refused and changes nothing; a load as well."""
+        session = self._pick(pick)
+        generation = self.generation[self.readers[session].space] - behind
+        before = self.ledger.snapshot(now=self.now)
+        options = LookupOptions("r1", hold)
+        groups = [GroupKeys(0, keys)]
+        with pytest.raises(StaleGeneration):
+            self.ledger.lookup(session, generation, groups, options, now=self.now)
+        assert self.ledger.snapshot(now=self.now) == before
+        assert self._begin(TransferKind.LOAD, session, keys, stale=True) is None
 
     @any_session
     @rule(pick=picks)
