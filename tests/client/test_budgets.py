@@ -1,18 +1,31 @@
 """A daemon that does not answer, or too late: misses and failed transfers, and nothing is lost."""
 
+import math
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from client.double import Double
-from client.spaces import SHORT_S
-from kvstow.client import BreakerState, Generation, Refused, Session, TransferState
+from client.spaces import SHORT_S, identity
+from kvstow.client import (
+    BreakerState,
+    Budgets,
+    Client,
+    Generation,
+    Refused,
+    Session,
+    TransferState,
+)
 from kvstow.client.breaker import THRESHOLD
+from kvstow.client.calls import Calls
 from kvstow.server.core import errors
 from kvstow.server.core.types import TransferState as Reported
 from support.waiting import DEADLINE_S, wait_for
 
 KEYS = [b"key1", b"key2"]
+HOUR_S = 3600.0
 
 
 def test_no_answer_is_a_miss_and_after_some_the_daemon_is_asked_no_more(
@@ -31,6 +44,33 @@ def test_no_answer_is_a_miss_and_after_some_the_daemon_is_asked_no_more(
         assert double.calls["Lookup"] == THRESHOLD
     wait_for(lambda: session.lookup("request", KEYS).count == 1, "a hit")
     assert session.counters().breaker is BreakerState.CLOSED
+
+
+def test_what_is_asked_waits_as_long_as_its_kind_may(
+    double: Double, socket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours: list[int] = []
+    answer = Calls.answer
+
+    def noted(calls: Calls, call: Any, budget_s: float, *rest: Any) -> Any:
+        hours.append(math.ceil(budget_s / HOUR_S))  # what has passed of it does not matter
+        return answer(calls, call, DEADLINE_S, *rest)
+
+    budgets = Budgets(lookup_s=2 * HOUR_S, transfer_s=3 * HOUR_S, control_s=4 * HOUR_S)
+    with (
+        Client(f"unix:{socket}", budgets) as client,
+        client.open(identity(), "engine") as session,
+    ):
+        monkeypatch.setattr(Calls, "answer", noted)
+        for given_s in (None, HOUR_S):
+            hits = session.lookup("request", KEYS[:1], budget_s=given_s)
+            loaded = session.load(KEYS[:1], [0], hits, budget_s=given_s)
+            stored = session.store(KEYS[:1], [0], hits.generation, budget_s=given_s)
+            for transfer in (loaded, stored):
+                double.end(transfer.id)
+                assert transfer.wait(DEADLINE_S)
+        session.reset()
+    assert hours == [2, 3, 3, 1, 1, 1, 4]
 
 
 def test_a_budget_that_is_used_up_before_the_call_is_none(
