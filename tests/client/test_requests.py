@@ -24,6 +24,23 @@ def test_one_group_needs_no_ceremony(double: Double, session: Session) -> None:
     assert double.requests["Load"].lease_id == hits.lease_id
 
 
+def test_what_an_engine_says_of_its_requests_is_sent(double: Double, session: Session) -> None:
+    hits = session.lookup("request", KEYS, hold=Hold.NONE, ttl_s=12.5, touch=True)
+    looked_up = double.requests["Lookup"]
+    assert (looked_up.request, looked_up.lease_ttl_s, looked_up.touch) == ("request", 12.5, True)
+    assert (looked_up.hold, looked_up.want_states) == (cache_pb2.HOLD_NONE, False)
+    load = session.load(KEYS, [4, 5], hits, deadline_s=7.5)
+    store = session.store(KEYS, [4, 5], hits.generation, deadline_s=2.5)
+    for method, transfer, deadline_s in (("Load", load, 7.5), ("Store", store, 2.5)):
+        sent = double.requests[method]
+        assert (sent.session_id, sent.generation) == (double.session_id, double.generation)
+        assert (sent.transfer_id, sent.deadline_s) == (transfer.id, deadline_s)
+        assert not sent.HasField("fence")
+    session.cancel(store, load)
+    wait_for(lambda: double.calls["Cancel"], "the cancel")
+    assert list(double.requests["Cancel"].transfer_ids) == [store.id, load.id]
+
+
 def test_several_groups_travel_in_one_call(double: Double, session: Session) -> None:
     hits = session.lookup("request", {1: KEYS, 0: KEYS[:1]}, hold=Hold.READY, want_states=True)
     assert set(hits.groups) == {0, 1}
