@@ -30,8 +30,9 @@ class AdminServiceStub(object):
 
     Without tokens, whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off
     unless asked for. With tokens, an administrator may call everything here, who is read-only what has no side effects
-    except CheckLedger, and an engine the listings, which show it its tenant's rows alone. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
-    of CacheService hold. Not listed with each call:
+    except CheckLedger, and an engine the listings, which show it its tenant's rows alone. Listings are taken from one
+    consistent snapshot and are answered in every state of the daemon. The conventions of CacheService hold. Not listed with
+    each call:
     INVALID_ARGUMENT / INVALID_REQUEST (ResetSpace, ResetAll): `wait_s` is not a span of time.
     UNAVAILABLE / NOT_READY (ResetSpace, ResetAll, DropSpace): the host pool is still being prepared.
     """
@@ -109,14 +110,17 @@ class AdminServiceServicer(object):
 
     Without tokens, whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off
     unless asked for. With tokens, an administrator may call everything here, who is read-only what has no side effects
-    except CheckLedger, and an engine the listings, which show it its tenant's rows alone. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
-    of CacheService hold. Not listed with each call:
+    except CheckLedger, and an engine the listings, which show it its tenant's rows alone. Listings are taken from one
+    consistent snapshot and are answered in every state of the daemon. The conventions of CacheService hold. Not listed with
+    each call:
     INVALID_ARGUMENT / INVALID_REQUEST (ResetSpace, ResetAll): `wait_s` is not a span of time.
     UNAVAILABLE / NOT_READY (ResetSpace, ResetAll, DropSpace): the host pool is still being prepared.
     """
 
     def ListSpaces(self, request, context):
-        """Lists the spaces with what they hold, oldest first. Free of side effects.
+        """Lists the spaces with what they hold, oldest first.
+
+        Free of side effects, so idempotent. Cost: microseconds a row, nearly all of them while nobody waits.
 
         There are no method-specific errors.
         """
@@ -125,7 +129,9 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListSessions(self, request, context):
-        """Lists the living sessions, oldest first. Free of side effects.
+        """Lists the living sessions, oldest first.
+
+        Free of side effects, so idempotent. Cost: microseconds a row, nearly all of them while nobody waits.
 
         There are no method-specific errors.
         """
@@ -134,8 +140,9 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListTransfers(self, request, context):
-        """Lists the transfers that have not ended, oldest first; also those of ended sessions whose copy still runs. Free of
-        side effects.
+        """Lists the transfers that have not ended, oldest first; also those of ended sessions whose copy still runs.
+
+        Free of side effects, so idempotent. Cost: microseconds a row, nearly all of them while nobody waits.
 
         There are no method-specific errors.
         """
@@ -144,7 +151,9 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListLeases(self, request, context):
-        """Lists the living leases, soonest to expire first. Free of side effects.
+        """Lists the living leases, soonest to expire first.
+
+        Free of side effects, so idempotent. Cost: microseconds a row, nearly all of them while nobody waits.
 
         There are no method-specific errors.
         """
@@ -153,7 +162,9 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetStats(self, request, context):
-        """Says how the host pool is used. Free of side effects.
+        """Says how the host pool is used.
+
+        Free of side effects, so idempotent. Cost: that of a listing of everything, without the rows.
 
         There are no method-specific errors.
         """
@@ -162,7 +173,9 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GetConfiguration(self, request, context):
-        """Says with which settings the daemon runs. Free of side effects.
+        """Says with which settings the daemon runs.
+
+        Free of side effects, so idempotent. Cost: that of an empty call.
 
         There are no method-specific errors.
         """
@@ -175,7 +188,7 @@ class AdminServiceServicer(object):
         remembers a bounded number of the keys that lately came, went or were refused; the reply says how far back that
         reaches.
 
-        Free of side effects: it counts as no lookup and keeps no block from being evicted. It may be repeated. It costs about
+        Free of side effects, so idempotent: it counts as no lookup and keeps no block from being evicted. It costs about
         what a lookup of the same keys costs while others wait, and then a search, up to tens of milliseconds, while nobody
         does. For people and for the hunt after a bad hit rate, not for every request.
 
@@ -192,7 +205,7 @@ class AdminServiceServicer(object):
         READY, and what had become of it by then. A few dozen are remembered for each space. Of a lookup of several groups,
         the first group that misses a key counts.
 
-        Free of side effects. It costs what ExplainKeys costs for as many keys. For people.
+        Free of side effects, so idempotent. It costs what ExplainKeys costs for as many keys. For people.
 
         Errors:
         NOT_FOUND / NO_SUCH_SPACE: list the spaces.
@@ -202,7 +215,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ResetSpace(self, request, context):
-        """Resets one space, exactly as CacheService.Reset does for a session's own.
+        """Resets one space, exactly as CacheService.Reset does for a session's own; it costs the same, and may be repeated as it.
 
         Errors:
         NOT_FOUND / NO_SUCH_SPACE: list the spaces.
@@ -212,7 +225,7 @@ class AdminServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ResetAll(self, request, context):
-        """Resets every space in one step.
+        """Resets every space in one step, as CacheService.Reset does for one; it costs as much for each, and may be repeated as it.
 
         There are no method-specific errors.
         """
@@ -223,8 +236,11 @@ class AdminServiceServicer(object):
     def DropSpace(self, request, context):
         """Drops a space without sessions, with everything it holds.
 
+        Not idempotent: a repeated call finds no space. Cost: that of an empty call; what the space holds is handed back little by
+        little.
+
         Errors:
-        NOT_FOUND / NO_SUCH_SPACE: list the spaces. A repeated call ends so.
+        NOT_FOUND / NO_SUCH_SPACE: list the spaces.
         FAILED_PRECONDITION / SPACE_IN_USE: end its sessions, or reset it instead.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -233,7 +249,7 @@ class AdminServiceServicer(object):
 
     def CheckLedger(self, request, context):
         """Verifies the daemon's books (every slot, hold, counter and index entry) while everything else waits: up to
-        seconds in a large pool. For tests and for the hunt after a bug, not for monitoring. Free of side effects.
+        seconds in a large pool. For tests and for the hunt after a bug, not for monitoring. Free of side effects, so idempotent.
 
         There are no method-specific errors. Books that disagree are an INTERNAL error of the daemon.
         """
@@ -317,8 +333,9 @@ class AdminService(object):
 
     Without tokens, whoever can connect can administer: the Unix socket is its owner's alone (mode 0600), and TCP is off
     unless asked for. With tokens, an administrator may call everything here, who is read-only what has no side effects
-    except CheckLedger, and an engine the listings, which show it its tenant's rows alone. Listings are taken from one consistent snapshot and are answered in every state of the daemon. The conventions
-    of CacheService hold. Not listed with each call:
+    except CheckLedger, and an engine the listings, which show it its tenant's rows alone. Listings are taken from one
+    consistent snapshot and are answered in every state of the daemon. The conventions of CacheService hold. Not listed with
+    each call:
     INVALID_ARGUMENT / INVALID_REQUEST (ResetSpace, ResetAll): `wait_s` is not a span of time.
     UNAVAILABLE / NOT_READY (ResetSpace, ResetAll, DropSpace): the host pool is still being prepared.
     """

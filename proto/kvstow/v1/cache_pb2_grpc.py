@@ -181,8 +181,8 @@ class CacheServiceServicer(object):
     """
 
     def GetServerInfo(self, request, context):
-        """Says who the server is, what it can do and how it fares. Free of side effects, cheap, needs no session, and is
-        answered in every state of the daemon.
+        """Says who the server is, what it can do and how it fares. Free of side effects, needs no session, and is answered in
+        every state of the daemon. Cost: that of an empty call.
 
         There are no method-specific errors.
         """
@@ -214,7 +214,8 @@ class CacheServiceServicer(object):
     def CloseSession(self, request, context):
         """Ends a session at once, as described at OpenSession. Its stream ends with OK.
 
-        Idempotent: an unknown or ended session is not an error.
+        Idempotent: an unknown or ended session is not an error. Cost: some ten microseconds a queued transfer and a few a
+        lease, whatever blocks they have. Never waits for a copy.
 
         There are no method-specific errors.
         """
@@ -257,7 +258,8 @@ class CacheServiceServicer(object):
         Waits at most `wait_s` for the copies. With `drained` in the reply the engine may free or reuse the memory;
         without it the memory is still being read or written: call again.
 
-        Idempotent: a rank that is not attached is drained.
+        Idempotent: a rank that is not attached is drained. Cost: some ten microseconds a queued transfer, and the unmapping
+        of each region.
 
         There are no method-specific errors.
         """
@@ -367,7 +369,8 @@ class CacheServiceServicer(object):
         pieces not yet begun are skipped, and it ends ABANDONED when its copy has. The terminal report comes on the stream
         in both cases; until then the engine's blocks are the transfer's.
 
-        Idempotent: unknown and ended transfers are not errors and are not counted.
+        Idempotent: unknown and ended transfers are not errors and are not counted. Cost: some ten microseconds a queued
+        transfer and a few a running one, whatever blocks they have. Never waits for a copy.
 
         There are no method-specific errors.
         """
@@ -386,7 +389,8 @@ class CacheServiceServicer(object):
         abandoned transfer has ended.
 
         Legal at any time, also while an earlier reset still drains. Not idempotent, but harmless to repeat: each call
-        raises the generation again.
+        raises the generation again. Cost: some ten microseconds a queued transfer and a few a lease; what the space holds
+        does not count, it is handed back little by little.
 
         There are no method-specific errors.
         """
@@ -406,6 +410,9 @@ class CacheServiceServicer(object):
 
         One stream per session: a newer one replaces an older. Events that happen together share a message, at most 64.
 
+        Idempotent: a stream that is opened again with the same `after` says the same again. Cost: a thread of the daemon for
+        each stream, which sleeps while nothing happens, and microseconds an event.
+
         The stream ends with:
         OK: the session was closed.
         ABORTED / STREAM_REPLACED: a newer stream of the session was opened; do not reconnect.
@@ -420,7 +427,8 @@ class CacheServiceServicer(object):
         """Lets the daemon forget events up to and including `sequence`. Clients that read steadily should do so every few
         hundred events.
 
-        Idempotent: a sequence acknowledged before is not an error; one that was never sent is an INVALID_REQUEST.
+        Idempotent: a sequence acknowledged before is not an error; one that was never sent is an INVALID_REQUEST. Cost: less
+        than a microsecond an event.
 
         There are no method-specific errors.
         """
