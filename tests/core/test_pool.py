@@ -7,6 +7,7 @@ evicted; but of those with blocks no more than a call may take.
 
 from itertools import islice
 from math import ceil, inf
+from typing import Any, Never
 from unittest.mock import patch
 
 import pytest
@@ -240,3 +241,19 @@ def test_a_slot_without_a_block_has_no_identity() -> None:
     table = pool.table(SLOT_BYTES)
     with pytest.raises(BooksError, match="identity"):
         table.policy.insert(pool.take(table, 1, {}, 0.0))
+
+
+class UnreadOwners(list[BlockIndex | None]):
+    """Owners of slots that nobody may ask for."""
+
+    def __getitem__(self, slot: Any) -> Never:
+        raise AssertionError(f"the owner of slot {slot} was read")
+
+
+def test_an_empty_extent_changes_hands_without_a_look_at_its_slots() -> None:
+    pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, lru, History(9))
+    small, large = map(pool.table, SIZES[:2])
+    small.give_back(pool.take(small, 4, {}, 0.0))
+    small.owners = UnreadOwners(small.owners)
+    assert pool.take(large, 2, {}, 1.0) == [0, 1]
+    assert not small.extents

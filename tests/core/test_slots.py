@@ -6,7 +6,7 @@ import pytest
 
 from core.engines import SLOT_BYTES, key
 from kvstow.server.core.errors import BooksError
-from kvstow.server.core.extents import UNUSED
+from kvstow.server.core.extents import UNUSED, Extent
 from kvstow.server.core.index import BlockIndex
 from kvstow.server.core.policy import Lru
 from kvstow.server.core.slots import SlotTable
@@ -126,6 +126,30 @@ def test_the_lists_are_as_long_as_the_table_has_had_slots(table: SlotTable) -> N
     table.add_extent(2_000_000)
     assert len(table.holds) == 3 * SLOTS_PER_EXTENT
     assert list(table.locate(table.take(1))) == [8_000_000]
+
+
+class WatchedExtents(dict[int, Extent]):
+    """Extents by place; counts how many places were looked at."""
+
+    asked = 0
+
+    def __contains__(self, place: object) -> bool:
+        self.asked += 1
+        return super().__contains__(place)
+
+
+def test_the_lowest_place_that_was_left_is_found_without_a_look_at_the_others(
+    table: SlotTable,
+) -> None:
+    for number in range(4, 100):
+        table.add_extent(number)
+    for place in (90, 70, 80):
+        table.drop_extent(table.extents[place])
+    table.extents = watched = WatchedExtents(table.extents)
+    for number in (200, 201, 202, 203):
+        table.add_extent(number)
+    assert [extent.place for extent in watched.values()][-4:] == [70, 80, 90, 98]
+    assert not watched.asked
 
 
 Mistake = Callable[[SlotTable, Sequence[int]], object]

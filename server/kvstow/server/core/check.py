@@ -137,6 +137,9 @@ def _check_counts(table: SlotTable, seen: Counter[str]) -> None:
     _require(seen.total() == table.slot_count, "free and used slots do not add up to the capacity")
     idle = sum(not extent.busy_count for extent in table.extents.values())
     _require(idle == table.idle_count, f"{idle} idle extents, not {table.idle_count}")
+    places = range(len(table.holds) // table.slots_per_extent)
+    known = sorted([*table.extents, *table.free.places])
+    _require(known == list(places), "a place is lost, or is free and has an extent")
 
 
 def _check_owner(table: SlotTable, slot: int, facts: Mapping[str, bool]) -> None:

@@ -4,6 +4,7 @@ What is free is decided by `slots.SlotTable`, which owns this; nobody else chang
 """
 
 from collections.abc import Iterator, Sequence
+from heapq import heappush
 
 from .errors import BooksError
 from .extents import UNUSED, Extent
@@ -17,15 +18,17 @@ class FreeSlots:
         dirty_count: how many of them are dirty.
         dirty: extents with dirty slots or a dirty tail, by place, those that have waited longest first.
         empty: extents of which all slots are free, without those with a dirty tail, by place.
+        places: those that dropped extents have left, a heap.
     """
 
-    __slots__ = ("_open", "count", "dirty", "dirty_count", "empty")
+    __slots__ = ("_open", "count", "dirty", "dirty_count", "empty", "places")
 
     def __init__(self) -> None:
         self.count = 0
         self.dirty_count = 0
         self.dirty: dict[int, Extent] = {}
         self.empty: dict[int, Extent] = {}
+        self.places: list[int] = []
         self._open: dict[int, Extent] = {}
 
     def add(self, extent: Extent) -> None:
@@ -33,12 +36,13 @@ class FreeSlots:
         self._account(extent, extent.free_count, len(extent.dirty))
 
     def drop(self, extent: Extent) -> None:
-        """Forget an extent whose slots are all free."""
+        """Forget an extent whose slots are all free; its place is free as well."""
         del self._open[extent.place]
         self.dirty.pop(extent.place, None)
         self.empty.pop(extent.place, None)
         self.count -= extent.free_count
         self.dirty_count -= len(extent.dirty)
+        heappush(self.places, extent.place)
 
     def take(self, count: int) -> Iterator[tuple[Extent, list[int]]]:
         """Hand out free slots, in as few runs as there are; at least `count` must be free."""

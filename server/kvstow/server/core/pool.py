@@ -258,8 +258,9 @@ class HostPool:
 
     def _reclaim(self, table: SlotTable, extent: Extent, heir: SlotTable, now: float) -> None:
         """Take an extent from a table and give it to another."""
-        slots = [slot for slot in table.slots_of(extent) if table.owners[slot] is not None]
-        table.policy.withdraw(slots)
-        self.evictions.reclaimed += self._forget(table, slots, Fate.RECLAIMED, now)
-        table.clear(slots)
+        if extent.place not in table.free.empty:
+            slots = [slot for slot in table.slots_of(extent) if table.owners[slot] is not None]
+            table.policy.withdraw(slots)
+            self.evictions.reclaimed += self._forget(table, slots, Fate.RECLAIMED, now)
+            table.clear(slots)
         heir.add_extent(extent.number, stained=table.drop_extent(extent))

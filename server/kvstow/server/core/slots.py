@@ -19,6 +19,7 @@ chooses victims or knows transfers; `pool.HostPool` and the verbs of the ledger 
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from heapq import heappop
 
 from .errors import BooksError
 from .extents import UNUSED, Extent, by_extent
@@ -100,11 +101,7 @@ class SlotTable:
 
     def add_extent(self, number: int, *, stained: bool = False) -> None:
         """Put an unused extent of the host pool to work for this size; `stained`: see `Extent`."""
-        places = range(len(self.holds) // self.slots_per_extent)
-        if len(self.extents) == len(places):
-            place = self._new_place()
-        else:
-            place = next(place for place in places if place not in self.extents)
+        place = heappop(self.free.places) if self.free.places else self._new_place()
         extent = Extent(number, place, self.slots_per_extent, stained=stained)
         self.extents[place] = extent
         self.free.add(extent)
