@@ -145,10 +145,6 @@ def count_an_idle_extent(books: Books) -> None:
     table(books).idle_count += 1
 
 
-def free_a_place(books: Books) -> None:
-    table(books).free.places.append(extent_of(books, 3).place)
-
-
 def lose_an_owner(books: Books) -> None:
     table(books).owners[slot_of(books, 3)] = None
 
@@ -269,7 +265,6 @@ MISTAKES: dict[Callable[[Books], None], str] = {
     count_a_free_slot: "free slots, not",
     count_a_busy_slot_of_the_size: "busy slots, not 5",
     count_an_idle_extent: "idle extents, not",
-    free_a_place: "a place is lost, or is free and has an extent",
     lose_an_owner: "half an entry",
     evict_by_half: "belongs to no index",
     show_what_is_written: "is in an index but not READY",

@@ -92,6 +92,10 @@ def forget_what_is_empty(books: Books) -> None:
     table(books).free.empty.clear()
 
 
+def free_a_place(books: Books) -> None:
+    table(books).free.places.append(0)
+
+
 def count_a_dirty_slot(books: Books) -> None:
     table(books).free.dirty_count += 1
 
@@ -111,6 +115,7 @@ MISTAKES: dict[Callable[[Books], None], str] = {
     forget_a_tail: "has 1 busy slots",
     list_as_empty: "listed and not empty",
     forget_what_is_empty: "is empty and not listed",
+    free_a_place: "a place is lost, or is free and has an extent",
     count_a_dirty_slot: "dirty slots, not 2",
     count_a_stain: "stained slots, not 2",
 }
