@@ -2,7 +2,7 @@
 
 What is promised: `room` says exactly what `take` can deliver; nobody loses a block that is held or protected, nor any
 block while there are free slots; an extent changes hands if it must, or if it was used longer ago than what would be
-evicted; but of those with blocks no more than a call may take.
+evicted; but of those with blocks no more than a group of a store may take.
 """
 
 from itertools import islice
@@ -21,6 +21,7 @@ from kvstow.server.core.history import History
 from kvstow.server.core.index import BlockIndex
 from kvstow.server.core.policy import POLICY_NAMES
 from kvstow.server.core.pool import HostPool
+from kvstow.server.core.reclaiming import Claim
 
 EXTENT_BYTES = 256
 SIZES = (64, 128, 192)
@@ -96,11 +97,11 @@ class PoolHistory(RuleBasedStateMachine):
             default=inf,
         )
 
-    def full_limit(self, size: int) -> int:
-        """How many extents with blocks a store of this size takes from others."""
+    def full_limit(self, size: int, group_count: int) -> int:
+        """How many extents with blocks a group of this size takes from others."""
         others = [table for other, table in self.tables.items() if other != size]
         blocks = max((table.slots_per_extent for table in others if table.extents), default=1)
-        return max(1, self.limit // blocks)
+        return max(1, self.limit // group_count // blocks)
 
     def take(self, data: st.DataObject, size: int, wanted: int) -> list[int]:
         """Take slots although some blocks are protected, and see who loses what."""
@@ -108,14 +109,16 @@ class PoolHistory(RuleBasedStateMachine):
         named = data.draw(st.sets(st.sampled_from(sorted(ready)))) if ready else set()
         protected = {other: {slot for at, slot in named if at == other} for other in SIZES}
         free, evictable, others = self.counted_room(size, busy | named)
-        victim_used_at, limit = self.next_victim_used_at(size), self.full_limit(size)
+        victim_used_at = self.next_victim_used_at(size)
         full = sum(used_at > -inf for used_at in others.values())
 
-        count = self.pool.room(table, wanted, protected)
+        claim = Claim(protected, data.draw(st.integers(1, 2)))
+        limit = self.full_limit(size, claim.group_count)
+        count = self.pool.room(table, wanted, claim)
         extents = len(others) - full + min(full, limit)
         assert count == min(wanted, free + evictable + extents * table.slots_per_extent)
         assert self.ready() == ready
-        slots = self.pool.take(table, count, protected, float(self.key_count))
+        slots = self.pool.take(table, count, claim, float(self.key_count))
         assert slots == sorted(set(slots))
         assert len(slots) == count
         assert busy.isdisjoint((size, slot) for slot in slots)
@@ -230,17 +233,17 @@ def test_a_victim_without_a_block_is_our_own_mistake() -> None:
     """A slot that is in the order of eviction although nothing is stored in it."""
     pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, lru, History(9))
     table = pool.table(SLOT_BYTES)
-    table.policy.insert(pool.take(table, 4, {}, 0.0))
+    table.policy.insert(pool.take(table, 4, Claim({}), 0.0))
     table.busy_count = 0
     with pytest.raises(BooksError, match="holds no block"):
-        pool.take(table, 1, {}, 0.0)
+        pool.take(table, 1, Claim({}), 0.0)
 
 
 def test_a_slot_without_a_block_has_no_identity() -> None:
     pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, named_policy("arc"), History(9))
     table = pool.table(SLOT_BYTES)
     with pytest.raises(BooksError, match="identity"):
-        table.policy.insert(pool.take(table, 1, {}, 0.0))
+        table.policy.insert(pool.take(table, 1, Claim({}), 0.0))
 
 
 class UnreadOwners(list[BlockIndex | None]):
@@ -253,7 +256,7 @@ class UnreadOwners(list[BlockIndex | None]):
 def test_an_empty_extent_changes_hands_without_a_look_at_its_slots() -> None:
     pool = HostPool(EXTENT_BYTES, EXTENT_BYTES, lru, History(9))
     small, large = map(pool.table, SIZES[:2])
-    small.give_back(pool.take(small, 4, {}, 0.0))
+    small.give_back(pool.take(small, 4, Claim({}), 0.0))
     small.owners = UnreadOwners(small.owners)
-    assert pool.take(large, 2, {}, 1.0) == [0, 1]
+    assert pool.take(large, 2, Claim({}), 1.0) == [0, 1]
     assert not small.extents

@@ -19,7 +19,7 @@ from .history import History
 from .index import BlockIndex
 from .loose import Loose
 from .policy import EvictionPolicy
-from .reclaiming import Protected, coldest, reclaimable_count
+from .reclaiming import Claim, coldest, reclaimable_count
 from .slots import SlotTable
 from .types import Fate
 
@@ -126,35 +126,35 @@ class HostPool:
         found = self.zeroing
         return found.slots if found is not None and found.slot_bytes == slot_bytes else ()
 
-    def room(self, table: SlotTable, wanted: int, protected: Protected) -> int:
-        """How many of `wanted` slots can be had without giving up a protected block."""
+    def room(self, table: SlotTable, wanted: int, claim: Claim) -> int:
+        """How many of `wanted` slots can be had without giving up a block that the request names."""
         for _ in range(ROOM_STEPS):
-            have = self._count(table, wanted, protected)
+            have = self._count(table, wanted, claim)
             if have == wanted or not self._tighten(table):
                 return have
-        return self._count(table, wanted, protected)
+        return self._count(table, wanted, claim)
 
-    def _count(self, table: SlotTable, wanted: int, protected: Protected) -> int:
+    def _count(self, table: SlotTable, wanted: int, claim: Claim) -> int:
         have = table.free_count + table.retired_count
         have += self.unused_count * table.slots_per_extent
         if have >= wanted:
             return wanted
-        kept = sum(not table.holds[slot] for slot in protected.get(table.slot_bytes, ()))
+        kept = sum(not table.holds[slot] for slot in claim.kept(table))
         have += table.evictable_count - kept
         if have >= wanted:
             return wanted
-        have += reclaimable_count(self._others(table), protected) * table.slots_per_extent
+        have += reclaimable_count(self._others(table), claim) * table.slots_per_extent
         return min(wanted, have)
 
-    def take(self, table: SlotTable, count: int, protected: Protected, now: float) -> list[int]:
+    def take(self, table: SlotTable, count: int, claim: Claim, now: float) -> list[int]:
         """Slots for a transfer, ascending; `room` must have said that there are as many."""
         self._hand_back_retired(table, count)
         while table.free_count < count and self._unused:
             table.add_extent(self._unused.pop())
         if table.free_count < count:
-            self._widen(table, count, protected, now)
+            self._widen(table, count, claim, now)
         if table.free_count < count:
-            self._evict(table, count - table.free_count, protected.get(table.slot_bytes, ()), now)
+            self._evict(table, count - table.free_count, claim.kept(table), now)
         return table.take(count)
 
     def forget_tables(self, in_use: Collection[int]) -> None:
@@ -210,12 +210,12 @@ class HostPool:
         if not table.tighten(index, TIGHTEN_LIMIT, self.history) and not table.drain(index):
             del table.backlog[index]
 
-    def _widen(self, table: SlotTable, count: int, protected: Protected, now: float) -> None:
+    def _widen(self, table: SlotTable, count: int, claim: Claim, now: float) -> None:
         """Take extents from other sizes while they are colder than what would be evicted, or eviction cannot suffice."""
-        kept = protected.get(table.slot_bytes, ())
+        kept = claim.kept(table)
         spare = table.evictable_count - sum(not table.holds[slot] for slot in kept)
         missing = -(-(count - table.free_count) // table.slots_per_extent)
-        for other, extent in coldest(self._others(table), protected, missing):
+        for other, extent in coldest(self._others(table), claim, missing):
             needed = table.free_count + spare < count
             if not (needed or extent.used_at < self._coldest_use(table)):
                 return

@@ -6,7 +6,7 @@ from itertools import chain
 
 from .books import Books
 from .index import BlockIndex
-from .reclaiming import Protected
+from .reclaiming import Claim
 from .spaces import Space
 from .transfers import StorePart, Transfer, group_copies
 from .types import (
@@ -45,12 +45,12 @@ def begin_store(
     space = books.space_at(session, generation)
     check_transfer(books, session, space, groups, deadline_s)
 
-    statuses, protected = _classify(books, space, groups, now)
+    statuses, claim = _classify(books, space, groups, now)
     copies, parts, start = [], [], 0
     for group, letters in zip(groups, statuses, strict=True):
-        accepted = _accept(books, space, group, letters, protected)
+        accepted = _accept(books, space, group, letters, claim)
         if accepted:
-            slots = _take(books, space, group, len(accepted), protected, now)
+            slots = _take(books, space, group, len(accepted), claim, now)
             part = _begin(space, group, accepted, slots, start, letters)
             blocks = array("q", map(group.blocks.__getitem__, accepted))
             copies.append(group_copies(group.group, part, blocks))
@@ -73,7 +73,7 @@ def begin_store(
 
 def _classify(
     books: Books, space: Space, groups: Sequence[GroupBlocks], now: float
-) -> tuple[list[list[str]], Protected]:
+) -> tuple[list[list[str]], Claim]:
     """One letter per offered block, ACCEPTED for all that may be; and the READY ones, which must not be evicted for it."""
     statuses: list[list[str]] = []
     protected: dict[int, set[int]] = {}
@@ -82,7 +82,7 @@ def _classify(
         # Where not one slot can be had nothing is asked behind the first block that would need one: a full pool is
         # when there is least time, and what lies behind a gap lengthens no prefix.
         keys = group.keys
-        if not books.pool.room(table, 1, {}):
+        if not books.pool.room(table, 1, Claim({})):
             keys = keys[: index.present_count(keys, 0)]
         slots = index.probe(keys)
         letters = _letters(index, keys, slots)
@@ -91,7 +91,7 @@ def _classify(
         table.touch(ready, now, used=False)
         protected.setdefault(table.slot_bytes, set()).update(ready)
         statuses.append(letters + [_NO_SPACE] * (len(group.keys) - len(keys)))
-    return statuses, protected
+    return statuses, Claim(protected, len(groups))
 
 
 def _letters(index: BlockIndex, keys: Sequence[bytes], slots: Sequence[int | None]) -> list[str]:
@@ -113,23 +113,23 @@ def _apply_admission(books: Books, serial: int, keys: Sequence[bytes], letters: 
 
 
 def _accept(
-    books: Books, space: Space, group: GroupBlocks, letters: list[str], protected: Protected
+    books: Books, space: Space, group: GroupBlocks, letters: list[str], claim: Claim
 ) -> list[int]:
     """Which blocks get a slot: of those that may the leading ones that fit; marks the others NO_SPACE."""
     positions = [at for at, letter in enumerate(letters) if letter == _ACCEPTED]
     if not positions:
         return positions
-    count = books.pool.room(space.tables[group.group], len(positions), protected)
+    count = books.pool.room(space.tables[group.group], len(positions), claim)
     for at in positions[count:]:
         letters[at] = _NO_SPACE
     return positions[:count]
 
 
 def _take(
-    books: Books, space: Space, group: GroupBlocks, count: int, protected: Protected, now: float
+    books: Books, space: Space, group: GroupBlocks, count: int, claim: Claim, now: float
 ) -> Sequence[int]:
     index, table = space.indexes[group.group], space.tables[group.group]
-    slots = array("q", books.pool.take(table, count, protected, now))
+    slots = array("q", books.pool.take(table, count, claim, now))
     if index.zeroed:
         table.stain(slots)
     return slots
