@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _NONE = array("q")
-"""No slots, of all extents that have none: thousands of empty arrays would take the garbage collector long to walk."""
+"""No slots. All extents that have none share it, so nobody may change it: thousands of empty arrays would take the garbage
+collector long to walk."""
 
 UNUSED = float("-inf")
 """Before every moment: an extent without blocks is colder than any other."""

@@ -21,6 +21,8 @@ BATCH_LIMIT = 1 << 14
 Record: TypeAlias = tuple[int, int, float, str, int, bytes, str]
 """A batch as it is kept: number, index, when, value of the fate, how many keys, the keys in one piece, letters."""
 
+_number, _index, _length = itemgetter(0), itemgetter(1), itemgetter(4)
+
 _REFUSED = {
     StoreStatus.NO_SPACE.value: Fate.NO_SPACE,
     StoreStatus.NOT_ADMITTED.value: Fate.NOT_ADMITTED,
@@ -48,7 +50,7 @@ class Batch:
     letters: str = ""
 
     def record(self, keys: Collection[bytes]) -> Record:
-        """To be kept of it, and of these of its keys, all of one length."""
+        """What is kept of it and of these of its keys, all of one length; at least one."""
         joined = b"".join(keys)
         return self.number, self.index, self.at, self.fate.value, len(keys), joined, self.letters
 
@@ -69,9 +71,6 @@ class Batch:
         return {
             key: _REFUSED[letter] for key, letter in letters if key in found and letter in _REFUSED
         }
-
-
-_number, _index, _key_count = itemgetter(0), itemgetter(1), itemgetter(4)
 
 
 class Batches:
@@ -98,10 +97,10 @@ class Batches:
         """Remember a batch that has keys."""
         records = self._records
         records.append(record)
-        self._key_count += _key_count(record)
+        self._key_count += _length(record)
         while len(records) > 1 and (self._key_count > self._limit or len(records) > BATCH_LIMIT):
             oldest = records.popleft()
-            self._key_count -= _key_count(oldest)
+            self._key_count -= _length(oldest)
             number, _, at, *_ = oldest
             if number > self.forgotten:
                 self.forgotten, self.forgotten_at = number, at
