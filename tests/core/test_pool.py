@@ -100,7 +100,8 @@ class PoolHistory(RuleBasedStateMachine):
     def full_limit(self, size: int, group_count: int) -> int:
         """How many extents with blocks a group of this size takes from others."""
         others = [table for other, table in self.tables.items() if other != size]
-        blocks = max((table.slots_per_extent for table in others if table.extents), default=1)
+        idle = [table for table in others if table.idle_count > len(table.free.empty)]
+        blocks = max((table.slots_per_extent for table in idle), default=1)
         return max(1, self.limit // group_count // blocks)
 
     def take(self, data: st.DataObject, size: int, wanted: int) -> list[int]:

@@ -55,3 +55,16 @@ def test_every_group_gets_an_extent() -> None:
     engine = newcomer(*[256, 192] * 4)
     assert engine.store(*[range(2)] * 8) == "AN" * 8
     assert dropped(engine) == 8 * SLOTS_PER_EXTENT
+
+
+def test_extents_that_cannot_be_taken_do_not_count() -> None:
+    """There is an extent with more blocks than others have; they are held."""
+    ledger = make_ledger(SLOT_COUNT, extent_bytes=SLOTS_PER_EXTENT * SLOT_BYTES)
+    small = Engine(ledger)
+    assert small.store(range(4)) == "AAAA"
+    small.hold(range(4))
+    first = Engine(ledger, identity("first", block_bytes=(2 * SLOT_BYTES,)))
+    assert first.store(range(2 * EXTENT_COUNT - 2)) == "A" * (2 * EXTENT_COUNT - 2)
+    engine = Engine(ledger, identity("newcomer", block_bytes=(4 * SLOT_BYTES,)))
+    assert engine.store(range(16)) == "A" * (LIMIT // 2) + "N" * (16 - LIMIT // 2)
+    assert dropped(engine) == LIMIT

@@ -54,7 +54,8 @@ def coldest(
 
 def _limit(others: Sequence[SlotTable], claim: Claim) -> int:
     """Extents with blocks that one group takes."""
-    blocks = max((other.slots_per_extent for other in others if other.extents), default=1)
+    with_blocks = [other for other in others if other.idle_count > len(other.free.empty)]
+    blocks = max((other.slots_per_extent for other in with_blocks), default=1)
     return max(1, RECLAIM_BLOCKS // claim.group_count // blocks)
 
 
