@@ -120,7 +120,7 @@ class AdminServiceServicer(object):
     def ListSpaces(self, request, context):
         """Lists the spaces with what they hold, oldest first.
 
-        Free of side effects, so idempotent. Cost: microseconds a row, nearly all of them while nobody waits.
+        Free of side effects, so idempotent. Cost: microseconds a row, most of them while nobody waits.
 
         There are no method-specific errors.
         """
@@ -131,7 +131,7 @@ class AdminServiceServicer(object):
     def ListSessions(self, request, context):
         """Lists the living sessions, oldest first.
 
-        Free of side effects, so idempotent. Cost: microseconds a row, nearly all of them while nobody waits.
+        Free of side effects, so idempotent. Cost: microseconds a row, most of them while nobody waits.
 
         There are no method-specific errors.
         """
@@ -142,7 +142,7 @@ class AdminServiceServicer(object):
     def ListTransfers(self, request, context):
         """Lists the transfers that have not ended, oldest first; also those of ended sessions whose copy still runs.
 
-        Free of side effects, so idempotent. Cost: microseconds a row, nearly all of them while nobody waits.
+        Free of side effects, so idempotent. Cost: microseconds a row, most of them while nobody waits.
 
         There are no method-specific errors.
         """
@@ -153,7 +153,7 @@ class AdminServiceServicer(object):
     def ListLeases(self, request, context):
         """Lists the living leases, soonest to expire first.
 
-        Free of side effects, so idempotent. Cost: microseconds a row, nearly all of them while nobody waits.
+        Free of side effects, so idempotent. Cost: microseconds a row, most of them while nobody waits.
 
         There are no method-specific errors.
         """
